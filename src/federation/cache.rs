@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -101,6 +102,8 @@ pub struct Cache<T> {
     policy: CachePolicy,
     entries: Mutex<HashMap<String, Arc<CacheEntry<T>>>>,
     fetches: Semaphore,
+    /// Whether a document was removed because others had no room.
+    is_full: AtomicBool,
     random: Random,
 }
 
@@ -158,6 +161,7 @@ impl<T> Cache<T> {
             policy,
             entries: Mutex::default(),
             fetches: Semaphore::new(policy.most_fetches),
+            is_full: AtomicBool::new(false),
             random,
         }
     }
@@ -200,7 +204,7 @@ impl<T> Cache<T> {
     pub fn would_retry(&self, address: &str, now: Timestamp) -> bool {
         let has_failed = |entry: &Arc<CacheEntry<T>>| entry.state().problem.is_some();
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = entries.len() >= self.policy.most;
+        let is_full = entries.len() >= self.policy.most || self.is_full.load(Ordering::Relaxed);
         let failed = entries.get(address).map_or(is_full, has_failed);
         drop(entries);
         failed && self.would_fetch(address, |_| true, now)
@@ -296,6 +300,7 @@ impl<T> Cache<T> {
         };
         while entries.iter().map(taken).sum::<usize>() > self.policy.room {
             remove_oldest(&mut entries);
+            self.is_full.store(true, Ordering::Relaxed);
         }
     }
 

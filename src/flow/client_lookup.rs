@@ -185,11 +185,15 @@ pub(in crate::flow) async fn find_client(
     let record = stored.clone();
     let record = record.unwrap_or_else(|| new_client(client_id, core.random.uuid_v4(), now));
     let client = documented(core, &document, record, now).map_err(UntrustedRedirect::ClientDocument)?;
-    let replaces = if stored.is_some() {
+    let registrants = registered.catalog.registrants();
+    let replaces = if let Some(stored) = &stored {
+        if !registrants.has_room_to_change(stored, &client) {
+            return Err(UntrustedRedirect::ClientDocument(FULL.to_owned()).into());
+        }
         Vec::new()
     } else {
         let most = core.policy.registration.most_clients;
-        let replaced = registered.catalog.registrants().replaced_by(&client, most);
+        let replaced = registrants.replaced_by(&client, most);
         replaced.ok_or_else(|| UntrustedRedirect::ClientDocument(FULL.to_owned()))?
     };
     Ok(ClientLookup {
@@ -265,7 +269,12 @@ pub(in crate::flow) async fn renew_client(
         return Ok(());
     };
     let client = documented(core, &document, stored.clone(), now);
-    let Some(client) = client.ok().filter(|client| *client != stored) else {
+    let catalog = core.catalog();
+    let may_change = |client: &Client| catalog.registrants().has_room_to_change(&stored, client);
+    let Some(client) = client
+        .ok()
+        .filter(|client| *client != stored && may_change(client))
+    else {
         return Ok(());
     };
     core.store

@@ -279,7 +279,11 @@ pub async fn change(
     }
     let (stored_secret, client_secret) = draw_secret(core, now);
     let new_digest = stored_secret.digest;
-    let (rules, id) = (ClientRules::for_client(core), client_id.to_owned());
+    let (rules, id, catalog) = (
+        ClientRules::for_client(core),
+        client_id.to_owned(),
+        core.catalog(),
+    );
     let written = core
         .store
         .write("change_registration", move |tx| -> Result<_, TxError<Refusal>> {
@@ -287,6 +291,9 @@ pub async fn change(
             let secret = Some(&stored_secret);
             let mut client = replace_metadata(&rules, &requested, Some(&before), before.clone(), secret)?;
             client.updated_at = now;
+            if !catalog.registrants().has_room_to_change(&before, &client) {
+                return Err(FULL.into());
+            }
             let is_known = |uri| before.redirect_uris.contains(uri);
             if !before.is_never_used() && !client.redirect_uris.iter().all(is_known) {
                 return Err(REDIRECT_URI_ADDED.into());

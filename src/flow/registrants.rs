@@ -7,6 +7,7 @@
 //! If there is no room for one more, it takes the place of another: the oldest one that no user has allowed, of the sender
 //! who holds most of these. If users have allowed all, it is the oldest one of the user who alone uses most.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -78,8 +79,8 @@ impl Tally {
     fn held_mut(&mut self, client: &Client) -> Option<&mut Held> {
         match client.held_by {
             _ if client.is_never_used() => Some(&mut self.never_allowed),
-            Some(Holder::User(_)) => Some(&mut self.of_one_user),
-            Some(Holder::Sender(_) | Holder::Users) | None => None,
+            Some(Holder::User(_)) | None => Some(&mut self.of_one_user),
+            Some(Holder::Sender(_) | Holder::Users) => None,
         }
     }
 }
@@ -88,26 +89,32 @@ impl Tally {
 #[derive(Default)]
 struct Held {
     by_holder: HashMap<Uuid, BTreeSet<(Timestamp, Arc<str>)>>,
-    sizes: BTreeSet<(usize, Uuid)>,
+    /// The holders by the number of their clients. Of two with as many, the one with the older client is the last.
+    sizes: BTreeSet<(usize, Reverse<Timestamp>, Uuid)>,
 }
 
 impl Held {
     fn change(&mut self, client: &Client, change: impl FnOnce(&mut BTreeSet<(Timestamp, Arc<str>)>)) {
         let holder = client.held_by.and_then(Holder::id).unwrap_or_default();
         let clients = self.by_holder.entry(holder).or_default();
-        self.sizes.remove(&(clients.len(), holder));
+        let size = |clients: &BTreeSet<(Timestamp, Arc<str>)>| {
+            let (oldest, _) = clients.first()?;
+            Some((clients.len(), Reverse(*oldest), holder))
+        };
+        if let Some(before) = size(clients) {
+            self.sizes.remove(&before);
+        }
         change(clients);
-        if clients.is_empty() {
-            self.by_holder.remove(&holder);
-        } else {
-            self.sizes.insert((clients.len(), holder));
+        match size(clients) {
+            Some(after) => drop(self.sizes.insert(after)),
+            None => drop(self.by_holder.remove(&holder)),
         }
     }
 
     /// The oldest clients of the largest holder, then those of the next.
     fn in_turn(&self) -> impl Iterator<Item = &Arc<str>> {
         let holders = self.sizes.iter().rev();
-        let clients = holders.filter_map(|(_, holder)| self.by_holder.get(holder));
+        let clients = holders.filter_map(|(.., holder)| self.by_holder.get(holder));
         clients.flatten().map(|(_, id)| id)
     }
 }
@@ -174,11 +181,12 @@ impl Registrants {
 
     /// Adds a client, or replaces it.
     pub(super) fn put(&self, client: &Client) {
-        self.remove(&client.client_id);
         let row = encoded(client);
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         let id: Arc<str> = client.client_id.as_str().into();
-        for origin in self.origins_of(client) {
+        let origins = self.origins_of(client);
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        self.remove_from(&mut state, &client.client_id);
+        for origin in origins {
             *state.origins.entry(origin).or_default() += 1;
         }
         let tally = state.tally_mut(client.origin);
@@ -195,6 +203,10 @@ impl Registrants {
     /// Whether there was such a client.
     pub(super) fn remove(&self, client_id: &str) -> bool {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        self.remove_from(&mut state, client_id)
+    }
+
+    fn remove_from(&self, state: &mut State, client_id: &str) -> bool {
         state.changes += 1;
         let Some((id, row)) = state.rows.remove_entry(client_id) else {
             return false;
@@ -254,8 +266,16 @@ impl Registrants {
         left_out.split_off(kept)
     }
 
+    /// Whether a client may take the place of its present record: it is not larger, or there is room.
+    pub(super) fn has_room_to_change(&self, before: &Client, client: &Client) -> bool {
+        let weight_of = |client| weight(client, encoded(client).len());
+        let (old, new) = (weight_of(before), weight_of(client));
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        new <= old || state.tally(client.origin).bytes + new - old <= self.room
+    }
+
     /// The clients that have to go so that this one has room. There may be `most` of each origin. `None` if there is no
-    /// room even so.
+    /// room even so. If far too many are there, only some of them go: each newcomer brings the number down.
     pub(super) fn replaced_by(&self, client: &Client, most: usize) -> Option<Vec<String>> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let tally = state.tally(client.origin);
@@ -265,8 +285,8 @@ impl Registrants {
         );
         let mut replaced = Vec::new();
         let mut in_turn = tally.never_allowed.in_turn().chain(tally.of_one_user.in_turn());
-        while count > most || bytes > self.room {
-            let id = in_turn.next().filter(|_| replaced.len() < MOST_REPLACED)?;
+        while (count > most || bytes > self.room) && replaced.len() < MOST_REPLACED {
+            let id = in_turn.next()?;
             let row = state.rows.get(id)?;
             count -= 1;
             bytes -= weight(&Client::decode(row).ok()?, row.len());
@@ -299,5 +319,104 @@ impl Registrants {
         };
         let clients = rows.iter().filter_map(|row| Client::decode(row).ok());
         clients.filter(is_match).map(|client| client.client_id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANY: usize = 10_000;
+
+    fn client(number: u128, holder: u128, created: u64) -> Client {
+        let mut client = Client::new(
+            &format!("client-{number}"),
+            Uuid::from_u128(number),
+            Uuid::from_u128(number),
+            false,
+            Timestamp::from_seconds(created),
+        );
+        client.origin = ClientOrigin::MetadataDocument;
+        client.held_by = Some(Holder::User(Uuid::from_u128(holder)));
+        client
+    }
+
+    fn held(clients: &[Client]) -> Registrants {
+        let registrants = Registrants::new(1 << 20);
+        for client in clients {
+            registrants.put(client);
+        }
+        registrants
+    }
+
+    #[test]
+    fn the_oldest_client_of_the_largest_holder_goes_first() {
+        let mut clients = [
+            client(1, 7, 50),
+            client(2, 8, 10),
+            client(3, 7, 60),
+            client(4, 9, 5),
+        ];
+        let registrants = held(&clients);
+        let newcomer = client(5, 8, 70);
+        assert_eq!(
+            registrants.replaced_by(&newcomer, 4),
+            Some(vec!["client-1".to_owned()])
+        );
+        assert_eq!(registrants.replaced_by(&newcomer, 5), Some(Vec::new()));
+        registrants.remove("client-1");
+        let by_age = registrants.replaced_by(&newcomer, 1);
+        assert_eq!(
+            by_age.unwrap(),
+            ["client-4", "client-2", "client-3"],
+            "each holds one"
+        );
+        for client in &mut clients {
+            client.held_by = Some(Holder::Users);
+        }
+        assert_eq!(held(&clients).replaced_by(&newcomer, 4), None);
+    }
+
+    /// Registrations at the same moment choose the same clients, so more may be there than there is room for.
+    #[test]
+    fn far_too_many_clients_become_fewer_with_each_newcomer() {
+        let clients: Vec<_> = (0..500).map(|number| client(number, number, 1)).collect();
+        let registrants = held(&clients);
+        let mut left = 500;
+        for number in 1000..1030 {
+            let newcomer = client(number, number, 2);
+            let replaced = registrants.replaced_by(&newcomer, 10).unwrap();
+            assert!(replaced.len() <= MOST_REPLACED);
+            assert!(replaced.iter().all(|id| registrants.remove(id)));
+            registrants.put(&newcomer);
+            left = registrants.count(ClientOrigin::MetadataDocument);
+        }
+        assert_eq!(left, 10);
+    }
+
+    #[test]
+    fn a_client_that_grows_needs_room() {
+        let small = client(1, 1, 1);
+        let registrants = Registrants::new(4096);
+        registrants.put(&small);
+        let mut large = small.clone();
+        large.redirect_uris = vec!["https://app.example/".to_owned() + &"a".repeat(2000)];
+        assert!(!registrants.has_room_to_change(&small, &large));
+        assert!(registrants.has_room_to_change(&large, &small));
+        assert!(held(std::slice::from_ref(&small)).has_room_to_change(&small, &large));
+    }
+
+    #[test]
+    fn what_is_put_and_removed_leaves_nothing() {
+        let registrants = held(&[client(1, 1, 1), client(1, 2, 1), client(2, 2, 1)]);
+        assert_eq!(registrants.count(ClientOrigin::MetadataDocument), 2);
+        assert!(registrants.remove("client-1") && registrants.remove("client-2"));
+        assert!(!registrants.remove("client-1"));
+        let state = registrants.state.read().unwrap();
+        let tally = &state.documented;
+        assert_eq!((tally.count, tally.bytes, state.origins.len()), (0, 0, 0));
+        assert!(tally.of_one_user.sizes.is_empty() && tally.of_one_user.by_holder.is_empty());
+        drop(state);
+        assert_eq!(registrants.percent_used(MANY), 0);
     }
 }

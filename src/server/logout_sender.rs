@@ -144,10 +144,10 @@ impl LogoutSender {
         Ok(places)
     }
 
-    /// Tells a client these notices, one after the other. After a failed attempt the others wait for a later one.
+    /// Sends these notices, one after the other. After a failed attempt the others of the client wait for a later one.
     async fn tell(self: Arc<Self>, notices: Vec<DueNotice>) -> Result<(), StoreError> {
         let core = self.core();
-        let mut failure = None;
+        let mut failures: HashMap<String, NoticeFailure> = HashMap::new();
         for (key, entry) in notices {
             if self.is_stopping() {
                 break;
@@ -163,11 +163,13 @@ impl LogoutSender {
             else {
                 continue;
             };
-            let sent = match &failure {
-                Some(failure) => Err(Clone::clone(failure)),
+            let sent = match failures.get(&notice.client_id) {
+                Some(failure) => Err(failure.clone()),
                 None => send(core, &notice).await,
             };
-            failure = sent.clone().err().filter(NoticeFailure::may_pass);
+            if let Some(failure) = sent.clone().err().filter(NoticeFailure::may_pass) {
+                failures.insert(notice.client_id.clone(), failure);
+            }
             settle(core, key, notice, sent).await?;
         }
         Ok(())

@@ -257,6 +257,44 @@ async fn a_sign_in_with_a_factor_ends_the_wait() {
     assert_eq!(stored(&server, &alice).len(), 2);
 }
 
+/// The wait is for a person without a factor. A later thief of the password must not begin it.
+#[tokio::test]
+async fn a_sign_in_with_a_factor_after_the_account_was_secured_leaves_no_wait_to_begin() {
+    let (server, acme, alice, app, asked) = at_second_step().await;
+    assert!(none_left(&asked).is_some());
+    server.advance(STEP);
+    let other = half(&alice, &acme).await;
+    assert!(is_signed_in(&type_code(&other, &app.code(&server, 0)).await));
+    server.advance(DAY);
+    let stolen = half(&alice, &acme).await;
+    assert_eq!(stolen.page(), "/second-factor");
+    assert!(none_left(&stolen).is_none());
+}
+
+/// The link takes the password away. A session of a thief that goes on must not add a factor meanwhile.
+#[tokio::test]
+async fn a_session_that_goes_on_adds_no_factor_while_the_secured_account_has_no_password() {
+    let (server, acme, alice) = scene().await;
+    acme.code(&alice.browser()).await;
+    let notice = server.mail().await;
+    let thief = alice.browser();
+    acme.code(&thief).await;
+    let page = at(&thief, "/account/security").await;
+    let add = form(&page, "totp").with("current-password", "");
+    let secured = press(&server, &notice).await;
+    assert_eq!(secured.heading(), EN.secured_title);
+    let setup = thief.submit(&add).await;
+    let confirm = setup
+        .forms()
+        .into_iter()
+        .find(|form| form.value("decision") == Some("totp-confirm"));
+    if let Some(confirm) = confirm {
+        let app = App::of(&setup);
+        thief.submit(&confirm.with("code", &app.code(&server, 0))).await;
+    }
+    assert_eq!(stored(&server, &alice).len(), 0);
+}
+
 #[tokio::test]
 async fn a_thief_of_the_password_begins_no_wait() {
     let (server, acme, alice) = scene().await;

@@ -16,13 +16,14 @@ use crate::flow::login::session::LiveSession;
 use crate::flow::passkey_challenge::{self, ChallengePlace};
 use crate::flow::verified_passkey::VerifiedPasskey;
 use crate::flow::{Core, Failure, failed_passwords};
-use crate::identity::{Factor, User};
+use crate::identity::{Factor, OneTimeLink, User};
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::password::PasswordHash;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
+use crate::text;
 use crate::webauthn::response::AuthenticationResponse;
 
 /// What a form brings as proof.
@@ -86,10 +87,7 @@ impl Proven {
                 Ok(!is_at_limit && use_up(tx, user.uuid, *factor, answer, now)?)
             }
             Self::Passkey(verified) => Ok(verified.user == user.uuid && verified.use_up(tx, now)?),
-            Self::Nothing => {
-                let factors = factors::of_user(&*tx, user.uuid)?;
-                Ok(user.password.is_none() && factors.is_empty())
-            }
+            Self::Nothing => Ok(has_nothing(user, &factors::of_user(&*tx, user.uuid)?, now)),
             Self::SignIn => Ok(true),
         }
     }
@@ -107,7 +105,7 @@ pub(super) async fn verify(
     let factors = core.store.read(read).await?;
     let (proven, from) = match proof {
         PresentProof::SignIn => return Ok(Some(Proven::SignIn)),
-        _ if live.user.password.is_none() && factors.is_empty() => return Ok(Some(Proven::Nothing)),
+        _ if has_nothing(&live.user, &factors, now) => return Ok(Some(Proven::Nothing)),
         PresentProof::Typed(typed) if typed.text.is_empty() => return Ok(None),
         PresentProof::Typed(typed) => (verify_typed(core, live, &factors, typed, now).await?, typed.from),
         PresentProof::Passkey(passkey) => (verify_passkey(core, live, passkey, now).await?, passkey.from),
@@ -116,6 +114,13 @@ pub(super) async fn verify(
         audit::record(&Event::PasswordChangeFailed { user, from });
     }
     Ok(proven)
+}
+
+/// Whether the user signs in at a provider or by mail only. Who has just secured the account has no password for the moment,
+/// and a thief may have a session that goes on.
+fn has_nothing(user: &User, factors: &[(Uuid, Factor)], now: Timestamp) -> bool {
+    let is_secured = |at| now.since(at) < OneTimeLink::NOTICE_LIFETIME;
+    user.password.is_none() && factors.is_empty() && !user.secured_at.is_some_and(is_secured)
 }
 
 async fn verify_typed(
@@ -129,25 +134,25 @@ async fn verify_typed(
     if let Some((factor, answer)) = matching(core, user.uuid, factors, &typed.text, now) {
         return Ok(Some(Proven::Code { factor, answer }));
     }
-    if let Some(hash) = user.password.clone() {
+    let checked = if let Some(hash) = user.password.clone() {
         let attempt = failed_passwords::counted(core, attempt, Some(user), Some(hash.clone()), now);
-        let check = check_password(core, Some(hash.clone()), typed.text.clone(), attempt).await?;
-        if check.matches {
-            return Ok(Some(Proven::Password(hash)));
-        }
+        let check = check_password(core, Some(hash.clone()), typed.text.clone(), attempt).await;
+        check.map(|check| check.matches.then_some(Proven::Password(hash)))
     } else {
         attempt.count_failure();
-    }
-    if answer_second_step(factors) && is_code(&typed.text) {
+        Ok(None)
+    };
+    // Also if the password was not checked for lack of room: the code was compared.
+    let is_wrong = !matches!(checked, Ok(Some(_)));
+    if is_wrong && answer_second_step(factors) && is_code(&typed.text) {
         failed_passwords::count_second_step(core, user.uuid, now).await?;
     }
-    Ok(None)
+    Ok(checked?)
 }
 
-/// Whether it looks like the code of an app. A wrong one may be a guess.
+/// Whether it is read as the code of an app. A wrong one may be a guess.
 fn is_code(typed: &str) -> bool {
-    let mut written = typed.chars().filter(|character| !character.is_whitespace());
-    written.all(char::is_numeric)
+    text::code(typed).chars().all(char::is_numeric)
 }
 
 async fn verify_passkey(

@@ -81,28 +81,29 @@ fn mail_to_account_id(core: &Core, user: &User, now: Timestamp) -> Result<Option
     DrawnMail::draw(core, &message, now).map(Some)
 }
 
-/// Ends a wait in the transaction of a sign-in: a factor ends it, and after it the password removes the factors that were
-/// there when it began.
+/// Ends a wait in the transaction of a sign-in: a factor ends it, or that it may begin, and after it the password removes
+/// the factors that were there when it began.
 pub(super) fn settle(
     tx: &mut dyn Tx,
     user: &mut User,
     event: &AuthenticationEvent,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let Some(end) = user.factors_end_at else {
-        return Ok(());
-    };
     let shows_factor = event.factor.is_passkey()
         || matches!(
             event.second_factor,
             Some(SecondFactor::Totp | SecondFactor::RecoveryCode)
         );
-    let is_over = now >= end && event.factor == AuthenticationMethod::Password;
-    if !shows_factor && !is_over {
-        return Ok(());
+    let is_password = event.factor == AuthenticationMethod::Password;
+    match user.factors_end_at {
+        _ if shows_factor => {}
+        Some(end) if is_password && now >= end => {
+            factors::remove_these(tx, user.uuid, |_, factor| factor.added_at + WAIT <= end)?;
+        }
+        _ => return Ok(()),
     }
-    if !shows_factor {
-        factors::remove_these(tx, user.uuid, |_, factor| factor.added_at + WAIT <= end)?;
+    if user.factors_end_at.is_none() && user.secured_at.is_none() {
+        return Ok(());
     }
     user.factors_end_at = None;
     user.secured_at = None;

@@ -41,7 +41,8 @@ pub(super) fn is_required(
         || purpose.lets_user_enrol()
         || is_asked && answer_second_step(&factors)
         || is_demanded && can_use_passkey(&factors, user, purpose.accepts_passkeys());
-    let is_remembered = !event.must_change_password(user) && remembered.includes(snapshot, user)?;
+    let waits = user.factors_end_at.is_some();
+    let is_remembered = !waits && !event.must_change_password(user) && remembered.includes(snapshot, user)?;
     Ok(is_required && (is_demanded || !is_remembered))
 }
 

@@ -97,13 +97,14 @@ pub async fn change_email(
             changed.email = Some(text::map_width(&to));
             let presented = session::presented(&*tx, presented.as_ref())?;
             let is_holder = presented.is_some_and(|(id, _)| id == requested_in);
-            changed.unproven_holder &= !is_holder;
             changed.email_changed_at = Some(now);
             changed.updated_at = now;
-            let proof = if changed.has_mailbox(&to) {
+            let is_proven = changed.has_mailbox(&to);
+            let proof = if is_proven && !is_holder {
                 users::prove_address(tx, &mut changed, now)?
             } else {
-                changed.email_verified = false;
+                // The previous address is still unproven, if the person set it back.
+                changed.email_verified = is_proven;
                 USERS.put(tx, &user, &changed)?;
                 EndedByProof::default()
             };

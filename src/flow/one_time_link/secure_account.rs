@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::flow::login::session::EndedSessions;
 use crate::flow::login::{remembered_device, session};
 use crate::flow::outbox::DrawnMail;
-use crate::flow::users::end_sessions_and_families;
+use crate::flow::users::{EndedByProof, end_sessions_and_families};
 use crate::flow::{Core, Failure, factors, users};
 use crate::identity::{Factor, LinkPurpose, LoginName, OneTimeLink, User};
 use crate::mail::{Content, Message};
@@ -98,9 +98,11 @@ pub async fn secure_account(
             if use_up(tx, &secret, now)?.is_none() {
                 return Ok(None);
             }
-            if !user.has_mailbox(&email) {
-                set_address_back(tx, &mut user, &email)?;
-            }
+            let proof = if user.has_mailbox(&email) {
+                EndedByProof::default()
+            } else {
+                set_address_back(tx, &mut user, &email, now)?
+            };
             let added = event.as_ref().map_or(&[][..], |event| &event.factors);
             factors::remove_these(tx, user.uuid, |id, _| added.contains(&id))?;
             user.password = None;
@@ -115,11 +117,12 @@ pub async fn secure_account(
                 Some(session) => end_session_of(tx, user.uuid, session, now)?,
                 None => end_sessions_and_families(tx, user.uuid, now)?,
             };
-            Ok(Some(ended))
+            Ok(Some((ended, proof)))
         });
-    let Some(ended) = ended.await? else {
+    let Some((ended, proof)) = ended.await? else {
         return Ok(false);
     };
+    proof.record(core, user, now);
     core.outbox_filled.notify_one();
     audit::record(&Event::AccountSecured { user });
     session::record_ended(core, ended, now);
@@ -144,8 +147,14 @@ fn end_session_of(
 }
 
 /// Sets the previous address, and removes the accounts at providers that were linked since it was replaced: a provider may
-/// have linked one by the other address.
-fn set_address_back(tx: &mut dyn Tx, user: &mut User, email: &str) -> Result<(), StoreError> {
+/// have linked one by the other address. If the person who made the account never proved the address, all ends that this
+/// person has.
+fn set_address_back(
+    tx: &mut dyn Tx,
+    user: &mut User,
+    email: &str,
+    now: Timestamp,
+) -> Result<EndedByProof, StoreError> {
     let before = user.clone();
     user.set_proven_email(email);
     let changed_at = user.email_changed_at.take();
@@ -158,5 +167,10 @@ fn set_address_back(tx: &mut dyn Tx, user: &mut User, email: &str) -> Result<(),
     {
         USERS_BY_IDENTITY.remove(tx, &(identity.issuer.clone(), identity.subject.clone()))?;
     }
-    login_names::replace(tx, &before, user)
+    login_names::replace(tx, &before, user)?;
+    if !user.unproven_holder {
+        return Ok(EndedByProof::default());
+    }
+    user.email_verified = false;
+    users::prove_address(tx, user, now)
 }
