@@ -89,6 +89,11 @@ pub struct EndedByProof {
 }
 
 impl EndedByProof {
+    /// Adds factors that were removed beside that.
+    pub(in crate::flow) fn add_factors(&mut self, removed: Vec<Factor>) {
+        self.factors.extend(removed);
+    }
+
     /// Records it in the audit log, after the commit.
     pub fn record(self, core: &Core, user: Uuid, now: Timestamp) {
         for factor in &self.factors {

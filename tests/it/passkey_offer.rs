@@ -1,10 +1,7 @@
 //! A passkey is offered after a sign-in with a password, in a browser that can keep one. The sign-in goes on in any case.
 
-use idsvc::flow::factors;
-use idsvc::identity::Factor;
 use idsvc::oauth::client::ConsentRequirement;
 use idsvc::pages::text::EN;
-use uuid::Uuid;
 
 use crate::harness::authenticator::Passkey;
 use crate::harness::html::Form;
@@ -50,11 +47,6 @@ fn creation(page: &Screen, person: &Person) -> (Passkey, Form) {
     (passkey, form)
 }
 
-fn stored(server: &Server, person: &Person) -> Vec<(Uuid, Factor)> {
-    let read = |snapshot: &dyn idsvc::store::engine::Snapshot| factors::of_user(snapshot, person.user.uuid);
-    server.app.core.store.read_blocking(read).unwrap()
-}
-
 #[tokio::test]
 async fn a_user_who_declines_goes_on_and_is_asked_again_after_thirty_days_at_the_earliest() {
     let (_server, acme, alice) = scene().await;
@@ -87,10 +79,10 @@ async fn a_user_who_creates_a_passkey_goes_on_and_signs_in_with_it_the_next_time
     let created = page.browser().submit(&form).await;
     assert!(is_signed_in(&created), "{}", created.text());
     assert_eq!(audit.take(&["factor_added"])[0]["factor"], "passkey");
-    assert_eq!(stored(&server, &alice).len(), 1);
+    assert_eq!(server.factors_of(&alice).len(), 1);
     // The answer was lost: the form, or the page, comes again.
     assert!(is_signed_in(&page.browser().submit(&form).await));
-    assert_eq!(stored(&server, &alice).len(), 1);
+    assert_eq!(server.factors_of(&alice).len(), 1);
 
     let login = server.browser().authorize(&acme.request()).await;
     let response = passkey.get(&data(&login, "challenge").unwrap());
@@ -191,7 +183,7 @@ async fn of_two_forms_at_once_one_adds_the_passkey_and_both_go_on() {
     let (_, form) = creation(&page, &alice);
     let (one, other) = tokio::join!(page.browser().submit(&form), page.browser().submit(&form));
     assert!(is_signed_in(&one) && is_signed_in(&other), "{}", other.text());
-    assert_eq!(stored(&server, &alice).len(), 1);
+    assert_eq!(server.factors_of(&alice).len(), 1);
 }
 
 #[tokio::test]
@@ -204,7 +196,7 @@ async fn a_crash_after_the_passkey_was_added_loses_neither_it_nor_the_sign_in() 
     assert!(is_signed_in(&page.browser().submit(&form).await));
     let page = sign_in(&alice, &alice.browser(), &acme.request()).await;
     assert!(is_signed_in(&page));
-    assert_eq!(stored(&server, &alice).len(), 1);
+    assert_eq!(server.factors_of(&alice).len(), 1);
 }
 
 #[tokio::test]
@@ -220,7 +212,7 @@ async fn a_refused_passkey_is_told_and_a_page_that_is_open_for_long_goes_on() {
         let refused = browser.submit(&broken).await;
         assert_eq!(refused.page(), "/passkey-offer");
         assert!(refused.text().contains(EN.problem_passkey_add));
-        assert!(stored(&server, &alice).is_empty());
+        assert!(server.factors_of(&alice).is_empty());
     }
     // Another browser has neither the session nor the transaction.
     let stolen = server.browser().visit(&page.path).await;
@@ -230,7 +222,7 @@ async fn a_refused_passkey_is_told_and_a_page_that_is_open_for_long_goes_on() {
         is_signed_in(&browser.submit(&form).await),
         "the sign-in is too old for a passkey"
     );
-    assert!(stored(&server, &alice).is_empty());
+    assert!(server.factors_of(&alice).is_empty());
 }
 
 #[tokio::test]
@@ -241,5 +233,5 @@ async fn a_user_who_signs_out_while_a_passkey_is_offered_signs_in_again() {
     page.browser().set_cookie(SESSION, "ended");
     let answer = page.browser().submit(&form).await;
     assert_eq!(answer.page(), "/login", "{}", answer.text());
-    assert!(stored(&server, &alice).is_empty());
+    assert!(server.factors_of(&alice).is_empty());
 }

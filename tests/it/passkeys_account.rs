@@ -2,11 +2,9 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use idsvc::flow::factors;
-use idsvc::identity::{Factor, FactorKind};
+use idsvc::identity::FactorKind;
 use idsvc::pages::text::EN;
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 use crate::harness::authenticator::{BE, BS, Passkey, UP, UV, encode};
 use crate::harness::html::Form;
@@ -42,11 +40,6 @@ async fn add(page: &Screen, passkey: &Passkey) -> Screen {
     send(page, &passkey.create(&data(page, "challenge").unwrap())).await
 }
 
-fn stored(server: &Server, person: &Person) -> Vec<(Uuid, Factor)> {
-    let read = |snapshot: &dyn idsvc::store::engine::Snapshot| factors::of_user(snapshot, person.user.uuid);
-    server.app.core.store.read_blocking(read).unwrap()
-}
-
 #[tokio::test]
 async fn a_person_adds_names_uses_and_removes_a_passkey() {
     let (server, acme, alice) = scene().await;
@@ -59,7 +52,7 @@ async fn a_person_adds_names_uses_and_removes_a_passkey() {
     assert!(page.text().contains(EN.passkey_added), "{}", page.text());
     let events = audit.take(&["factor_added"]);
     assert_eq!(events[0]["factor"], "passkey");
-    let (id, factor) = stored(&server, &alice).pop().unwrap();
+    let (id, factor) = server.factors_of(&alice).pop().unwrap();
     let FactorKind::Passkey(kept) = factor.kind else {
         panic!()
     };
@@ -75,7 +68,7 @@ async fn a_person_adds_names_uses_and_removes_a_passkey() {
         .with("name", "  Telephone\n ");
     let page = page.browser().submit(&naming).await;
     assert!(page.text().contains("Telephone"));
-    assert_eq!(stored(&server, &alice)[0].1.name, "Telephone");
+    assert_eq!(server.factors_of(&alice)[0].1.name, "Telephone");
 
     let login = server.browser().authorize(&acme.request()).await;
     let mut forms = login.forms().into_iter();
@@ -87,7 +80,7 @@ async fn a_person_adds_names_uses_and_removes_a_passkey() {
     let removal = form(&page, "factors").with("factor", &id.to_string());
     let page = page.browser().submit(&removal).await;
     assert!(page.text().contains(EN.security_removed));
-    assert!(stored(&server, &alice).is_empty());
+    assert!(server.factors_of(&alice).is_empty());
     assert_eq!(audit.take(&["factor_removed"]).len(), 1);
 }
 
@@ -120,7 +113,7 @@ async fn a_passkey_is_added_once_and_only_as_it_was_asked_for() {
     assert_eq!(elsewhere, "origin is not one of this service");
     let of_sign_in = refused(|passkey| passkey.client_data = json!({ "type": "webauthn.get" })).await;
     assert_eq!(of_sign_in, "client data is of another ceremony");
-    assert!(stored(&server, &alice).is_empty());
+    assert!(server.factors_of(&alice).is_empty());
 
     let passkey = new_passkey(&alice);
     let response = passkey.create(&data(&page, "challenge").unwrap());
@@ -134,7 +127,7 @@ async fn a_passkey_is_added_once_and_only_as_it_was_asked_for() {
         again.text().contains(EN.problem_passkey_add),
         "the same passkey twice"
     );
-    assert_eq!(stored(&server, &alice).len(), 1);
+    assert_eq!(server.factors_of(&alice).len(), 1);
 }
 
 /// Whether a new person can add a passkey with this attestation object. Its members are sorted by name, as some
@@ -252,7 +245,7 @@ async fn a_challenge_of_another_session_or_of_a_sign_in_adds_nothing() {
         let answer = own.browser().submit(&form).await;
         assert_eq!(answer.status, 400);
     }
-    assert!(stored(&server, &alice).is_empty() && stored(&server, &bob).is_empty());
+    assert!(server.factors_of(&alice).is_empty() && server.factors_of(&bob).is_empty());
 }
 
 #[tokio::test]
@@ -263,7 +256,7 @@ async fn passkeys_change_only_after_a_recent_sign_in_with_all_factors() {
     let passkey = new_passkey(&alice);
     add(&page, &passkey).await;
     let page = at_security(&browser).await;
-    let (id, _) = stored(&server, &alice).pop().unwrap();
+    let (id, _) = server.factors_of(&alice).pop().unwrap();
     let removal = form(&page, "factors").with("factor", &id.to_string());
 
     server.advance(11 * 60);
@@ -276,7 +269,7 @@ async fn passkeys_change_only_after_a_recent_sign_in_with_all_factors() {
         let asked = browser.submit(&form).await;
         assert_eq!(asked.page(), "/login", "{}", asked.text());
     }
-    assert_eq!(stored(&server, &alice).len(), 1);
+    assert_eq!(server.factors_of(&alice).len(), 1);
 
     // The password alone is not enough, in this browser or in that of a thief: the passkey answers the second step.
     let asked = browser.submit(&removal).await.sign_in().await;
@@ -294,7 +287,7 @@ async fn passkeys_change_only_after_a_recent_sign_in_with_all_factors() {
         let form = form.with("factor", &id.to_string());
         assert_eq!(thief.submit(&form).await.page(), "/login");
     }
-    assert_eq!(stored(&server, &alice).len(), 1);
+    assert_eq!(server.factors_of(&alice).len(), 1);
 
     let removal = form(&fresh, "factors").with("factor", &id.to_string());
     let removed = browser.submit(&removal).await;
@@ -306,7 +299,7 @@ async fn another_users_passkey_is_neither_named_nor_removed() {
     let (server, _, alice) = scene().await;
     let bob = server.user("bob").await;
     add(&at_security(&bob.browser()).await, &new_passkey(&bob)).await;
-    let (id, _) = stored(&server, &bob).pop().unwrap();
+    let (id, _) = server.factors_of(&bob).pop().unwrap();
     let browser = alice.browser();
     add(&at_security(&browser).await, &new_passkey(&alice)).await;
     let page = at_security(&browser).await;
@@ -316,9 +309,9 @@ async fn another_users_passkey_is_neither_named_nor_removed() {
         .with("factor", &id.to_string())
         .with("name", "mine");
     browser.submit(&naming).await;
-    let kept = stored(&server, &bob);
+    let kept = server.factors_of(&bob);
     assert_eq!((kept.len(), kept[0].1.name.as_str()), (1, ""));
-    assert_eq!(stored(&server, &alice).len(), 1);
+    assert_eq!(server.factors_of(&alice).len(), 1);
 }
 
 /// A sign-in without a user handle tries so many.
@@ -335,7 +328,7 @@ async fn no_more_than_eight_people_add_a_passkey_with_one_credential_id() {
     }
     let page = add(&at_security(&alice.browser()).await, &passkey).await;
     assert!(page.text().contains(EN.problem_passkey_add), "{}", page.text());
-    assert!(stored(&server, &alice).is_empty());
+    assert!(server.factors_of(&alice).is_empty());
     let page = add(&page, &new_passkey(&alice)).await;
     assert!(page.text().contains(EN.passkey_added), "{}", page.text());
 }

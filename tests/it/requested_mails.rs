@@ -60,7 +60,7 @@ async fn after_a_hundred_wrong_codes_known_and_unknown_names_look_alike() {
     }
 }
 
-/// What follows `+` is chosen by whoever types it, and the mailbox is the same.
+/// The sender chooses what follows `+`, and the mailbox is the same.
 #[tokio::test]
 async fn plus_addresses_count_as_one_mailbox() {
     let (server, acme, _alice) = scene_with(open).await;

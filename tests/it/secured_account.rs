@@ -1,10 +1,8 @@
 //! The link of a notice undoes what the notice says, and no more: who reads a mailbox does not get around the second step.
 
-use idsvc::flow::factors;
-use idsvc::identity::{Factor, SelfServicePolicy};
+use idsvc::identity::SelfServicePolicy;
 use idsvc::mail::Content;
 use idsvc::pages::text::EN;
-use uuid::Uuid;
 
 use crate::account_self_service::{at, form};
 use crate::harness::authenticator::Passkey;
@@ -31,11 +29,6 @@ async fn scene() -> (Server, RelyingParty, Person) {
     let acme = server.client("acme").await;
     let alice = server.user("alice").await;
     (server, acme, alice)
-}
-
-fn stored(server: &Server, person: &Person) -> Vec<(Uuid, Factor)> {
-    let read = |snapshot: &dyn idsvc::store::engine::Snapshot| factors::of_user(snapshot, person.user.uuid);
-    server.app.core.store.read_blocking(read).unwrap()
 }
 
 /// Presses the button of the page that the link of a mail leads to.
@@ -73,7 +66,7 @@ async fn a_newer_factor_voids_the_links_of_older_notices() {
     server.mails().await;
     let refused = press(&server, &notice).await;
     assert_eq!(refused.heading(), EN.error_link);
-    assert_eq!(stored(&server, &alice).len(), 2);
+    assert_eq!(server.factors_of(&alice).len(), 2);
     assert!(server.mails().await.is_empty());
     assert_eq!(
         half(&alice, &acme).await.page(),
@@ -108,7 +101,7 @@ async fn a_link_about_one_factor_leaves_the_others_and_the_sign_in_asks_for_them
     assert!(!is_in(elsewhere.browser()).await);
     let secured = press(&server, &notice).await;
     assert_eq!(secured.heading(), EN.secured_title);
-    assert_eq!(stored(&server, &alice).len(), 2, "the app and its codes");
+    assert_eq!(server.factors_of(&alice).len(), 2, "the app and its codes");
     assert!(!is_in(&thief).await);
     let reset = server.mail().await;
     let asked = choose(&server, &reset).await;
@@ -153,7 +146,7 @@ async fn the_previous_mailbox_sets_the_address_back_and_does_not_get_around_the_
     let asked = choose(&server, &server.mail().await).await;
     assert_eq!(asked.page(), "/second-factor", "{}", asked.text());
     assert!(!is_signed_in(&asked));
-    assert_eq!(stored(&server, &alice).len(), 2);
+    assert_eq!(server.factors_of(&alice).len(), 2);
     let done = type_code(&asked, &app.code(&server, 0)).await;
     assert_eq!(done.page(), "/account", "{}", done.text());
     drop(acme);
@@ -182,7 +175,7 @@ async fn a_link_of_an_earlier_release_removes_no_factor() {
     let written = server.app.core.store.write("test_links", forget).await;
     written.unwrap();
     assert_eq!(press(&server, &notice).await.heading(), EN.secured_title);
-    assert_eq!(stored(&server, &alice).len(), 2);
+    assert_eq!(server.factors_of(&alice).len(), 2);
     assert!(!is_in(&browser).await);
 }
 
@@ -237,10 +230,10 @@ async fn a_person_who_has_no_factor_left_waits_a_day_and_every_address_is_told()
     assert!(server.mails().await.is_empty());
     server.advance(DAY - 60);
     assert_eq!(half(&alice, &acme).await.page(), "/second-factor");
-    assert_eq!(stored(&server, &alice).len(), 2);
+    assert_eq!(server.factors_of(&alice).len(), 2);
     server.advance(120);
     assert!(is_signed_in(&half(&alice, &acme).await));
-    assert!(stored(&server, &alice).is_empty());
+    assert!(server.factors_of(&alice).is_empty());
 }
 
 #[tokio::test]
@@ -254,7 +247,7 @@ async fn a_sign_in_with_a_factor_ends_the_wait() {
     let asked = half(&alice, &acme).await;
     assert_eq!(asked.page(), "/second-factor", "{}", asked.text());
     assert!(none_left(&asked).is_none());
-    assert_eq!(stored(&server, &alice).len(), 2);
+    assert_eq!(server.factors_of(&alice).len(), 2);
 }
 
 /// The wait is for a person without a factor. A later thief of the password must not begin it.
@@ -292,7 +285,7 @@ async fn a_session_that_goes_on_adds_no_factor_while_the_secured_account_has_no_
         let app = App::of(&setup);
         thief.submit(&confirm.with("code", &app.code(&server, 0))).await;
     }
-    assert_eq!(stored(&server, &alice).len(), 0);
+    assert_eq!(server.factors_of(&alice).len(), 0);
 }
 
 #[tokio::test]
@@ -308,7 +301,7 @@ async fn a_thief_of_the_password_begins_no_wait() {
     assert!(server.mails().await.is_empty());
     server.advance(DAY + 60);
     assert_eq!(half(&alice, &acme).await.page(), "/second-factor");
-    assert_eq!(stored(&server, &alice).len(), 2);
+    assert_eq!(server.factors_of(&alice).len(), 2);
 }
 
 #[tokio::test]
@@ -324,5 +317,5 @@ async fn the_link_of_the_mail_about_the_wait_ends_it() {
     server.advance(DAY + 60);
     let asked = half(&alice, &acme).await;
     assert_eq!(asked.page(), "/second-factor", "{}", asked.text());
-    assert_eq!(stored(&server, &alice).len(), 2);
+    assert_eq!(server.factors_of(&alice).len(), 2);
 }

@@ -1,7 +1,7 @@
 //! The cookie of a session gives the account away to nobody, however fresh the session is: what changes how the account
 //! is signed in to takes a proof in the same form.
 
-use idsvc::flow::{factors, failed_passwords};
+use idsvc::flow::failed_passwords;
 use idsvc::identity::{Factor, FactorKind, SelfServicePolicy};
 use idsvc::pages::text::EN;
 use idsvc::store::engine::Tx;
@@ -39,11 +39,6 @@ fn thief_of(server: &Server, browser: &Browser) -> Browser {
         thief.set_cookie(&name, &value);
     }
     thief
-}
-
-fn stored(server: &Server, person: &Person) -> Vec<(Uuid, Factor)> {
-    let read = |snapshot: &dyn idsvc::store::engine::Snapshot| factors::of_user(snapshot, person.user.uuid);
-    server.app.core.store.read_blocking(read).unwrap()
 }
 
 fn with_proof(form: Form, typed: &str) -> Form {
@@ -106,7 +101,7 @@ async fn a_stolen_session_adds_no_factor_and_changes_neither_address_nor_passwor
         let answer = thief.submit(&form.clone().without("current-password")).await;
         assert!(answer.text().contains(EN.problem_current_password), "{form:?}");
     }
-    assert!(stored(&server, &alice).is_empty() && server.mails().await.is_empty());
+    assert!(server.factors_of(&alice).is_empty() && server.mails().await.is_empty());
     assert_eq!(
         audit.take(&["password_change_failed"]).len(),
         5,
@@ -138,7 +133,7 @@ async fn a_stolen_session_neither_renames_nor_removes_nor_renews_a_factor() {
     let passkey = Passkey::new(alice.user.uuid.as_bytes());
     let id = passkeys::store(&server, &alice, &passkey).await;
     let (app, codes) = enrol(&server, &browser).await;
-    let before = without_times(stored(&server, &alice));
+    let before = without_times(server.factors_of(&alice));
     let thief = thief_of(&server, &browser);
     let (page, forms) = changes(&thief, id).await;
     for form in forms {
@@ -150,7 +145,7 @@ async fn a_stolen_session_neither_renames_nor_removes_nor_renews_a_factor() {
         let answer = thief.submit(&with_passkey(form.clone(), &page, &of_thief)).await;
         assert!(answer.text().contains(EN.problem_proof), "{form:?}");
     }
-    assert_eq!(without_times(stored(&server, &alice)), before);
+    assert_eq!(without_times(server.factors_of(&alice)), before);
 
     // A code is good for one form, and so is an answer of the passkey.
     server.advance(STEP);
@@ -171,7 +166,7 @@ async fn a_stolen_session_neither_renames_nor_removes_nor_renews_a_factor() {
     assert!(again.text().contains(EN.problem_proof), "{}", again.text());
     let removed = browser.submit(&with_proof(removal.clone(), &renewed[0])).await;
     assert!(removed.text().contains(EN.security_removed), "{}", removed.text());
-    assert_eq!(stored(&server, &alice).len(), 2);
+    assert_eq!(server.factors_of(&alice).len(), 2);
 }
 
 #[tokio::test]
@@ -196,7 +191,7 @@ async fn wrong_codes_in_forms_count_as_those_of_the_second_step() {
     let browser = alice.browser();
     let (app, codes) = enrol(&server, &browser).await;
     server.advance(STEP);
-    let id = stored(&server, &alice)[0].0;
+    let id = server.factors_of(&alice)[0].0;
     let (_, forms) = changes(&browser, id).await;
     let naming = &forms[1];
     browser
@@ -245,12 +240,12 @@ async fn a_changed_password_removes_what_was_added_since_the_last_one() {
     };
     assert!(offers(new) && !offers(old), "{}", offered.text());
     assert!(changed.text().contains(EN.account_password_changed));
-    let left: Vec<_> = stored(&server, &alice).into_iter().map(|(id, _)| id).collect();
+    let left: Vec<_> = server.factors_of(&alice).into_iter().map(|(id, _)| id).collect();
     assert_eq!(left, [old]);
     // What was there before the last password is not removed by a form that nobody showed.
     "eight dry otters".clone_into(&mut alice.password);
     change(&alice, "nine blue otters", Some(old)).await;
-    assert_eq!(stored(&server, &alice).len(), 1);
+    assert_eq!(server.factors_of(&alice).len(), 1);
 }
 
 /// An application may open without a new sign-in. The page that offers a passkey after a sign-in is not for it.

@@ -1,7 +1,6 @@
 //! An account that was created without a proof of its address, and the person who proves the address later.
 
 use idsvc::admin::user::{InviteUser, UpdateUser, UserFields};
-use idsvc::flow::factors;
 use idsvc::identity::{LinkedIdentity, SignUp, User};
 use idsvc::oauth::client::ConsentRequirement;
 use idsvc::pages::text::EN;
@@ -54,11 +53,6 @@ fn stored(server: &Server, matches: impl Fn(&User) -> bool) -> User {
     users.find(|user| matches(user)).unwrap()
 }
 
-fn factors_of(server: &Server, person: &Person) -> usize {
-    let read = |snapshot: &dyn idsvc::store::engine::Snapshot| factors::of_user(snapshot, person.user.uuid);
-    server.app.core.store.read_blocking(read).unwrap().len()
-}
-
 async fn link_identity(server: &Server, person: &Person) {
     let uuid = person.user.uuid;
     let linked_at = server.app.core.clock.now();
@@ -104,7 +98,7 @@ async fn the_first_proof_of_an_address_ends_what_an_unproven_holder_set_up() {
         (&claims["sub"], &claims["email_verified"]),
         (&person.sub().into(), &true.into())
     );
-    assert_eq!(factors_of(&server, &person), 0);
+    assert_eq!(server.factors_of(&person).len(), 0);
     let user = stored(&server, |user| user.uuid == person.user.uuid);
     let store = &server.app.core.store;
     let links = store.read_blocking(|snapshot| USERS_BY_IDENTITY.count(snapshot));
@@ -141,7 +135,10 @@ async fn a_reset_ends_nothing_more_of_accounts_that_the_operator_vouches_for() {
         .await;
     enrol(&server, &local.browser()).await;
     let asked = reset(&server, &acme, "alice@example.com").await;
-    assert_eq!((asked.page(), factors_of(&server, &local)), ("/second-factor", 2));
+    assert_eq!(
+        (asked.page(), server.factors_of(&local).len()),
+        ("/second-factor", 2)
+    );
 
     let (person, _) = sign_up(&server, &acme, &server.browser()).await;
     enrol(&server, &person.browser()).await;
@@ -158,7 +155,7 @@ async fn a_reset_ends_nothing_more_of_accounts_that_the_operator_vouches_for() {
     server.admin().call(verified).await.unwrap();
     let asked = reset(&server, &acme, ADDRESS).await;
     assert_eq!(
-        (asked.page(), factors_of(&server, &person)),
+        (asked.page(), server.factors_of(&person).len()),
         ("/second-factor", 2)
     );
 
@@ -195,7 +192,7 @@ async fn a_new_address_that_is_proven_in_another_browser_ends_it_too() {
     request_email(&theirs, &person, "other@example.com").await;
     let page = server.browser().visit(&server.mail().await.link()).await;
     page.browser().submit(&page.forms()[0]).await;
-    assert_eq!(factors_of(&server, &person), 0);
+    assert_eq!(server.factors_of(&person).len(), 0);
     assert_eq!(theirs.fetch("/account").await.status, 303);
     let refused = acme.refresh(tokens.refresh_token()).await;
     assert_eq!(refused.error(), "invalid_grant");

@@ -12,7 +12,7 @@ use crate::flow::notice::DrawnNotice;
 use crate::flow::outbox::DrawnMail;
 use crate::flow::{Core, Failure, factors};
 use crate::identity::claim::parse_email;
-use crate::identity::{AuthenticationMethod, OneTimeLink, SecondFactor, User};
+use crate::identity::{AuthenticationMethod, Factor, OneTimeLink, SecondFactor, User};
 use crate::mail::{Content, Message};
 use crate::store::StoreError;
 use crate::store::engine::Tx;
@@ -82,30 +82,30 @@ fn mail_to_account_id(core: &Core, user: &User, now: Timestamp) -> Result<Option
 }
 
 /// Ends a wait in the transaction of a sign-in: a factor ends it, or that it may begin, and after it the password removes
-/// the factors that were there when it began.
+/// the factors that were there when it began. Returns these.
 pub(super) fn settle(
     tx: &mut dyn Tx,
     user: &mut User,
     event: &AuthenticationEvent,
     now: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<Vec<Factor>, StoreError> {
     let shows_factor = event.factor.is_passkey()
         || matches!(
             event.second_factor,
             Some(SecondFactor::Totp | SecondFactor::RecoveryCode)
         );
     let is_password = event.factor == AuthenticationMethod::Password;
-    match user.factors_end_at {
-        _ if shows_factor => {}
+    let removed = match user.factors_end_at {
+        _ if shows_factor => Vec::new(),
         Some(end) if is_password && now >= end => {
-            factors::remove_these(tx, user.uuid, |_, factor| factor.added_at + WAIT <= end)?;
+            factors::remove_these(tx, user.uuid, |_, factor| factor.added_at + WAIT <= end)?
         }
-        _ => return Ok(()),
+        _ => return Ok(Vec::new()),
+    };
+    if user.factors_end_at.is_some() || user.secured_at.is_some() {
+        user.factors_end_at = None;
+        user.secured_at = None;
+        USERS.put(tx, &user.uuid, user)?;
     }
-    if user.factors_end_at.is_none() && user.secured_at.is_none() {
-        return Ok(());
-    }
-    user.factors_end_at = None;
-    user.secured_at = None;
-    USERS.put(tx, &user.uuid, user)
+    Ok(removed)
 }

@@ -46,7 +46,15 @@ pub async fn answer(
     let (first, user, raised) = (pending.first.clone(), pending.user.uuid, pending.raised);
     let (presented, lifetimes) = (browser.session.clone(), core.policy.lifetimes.session);
     let client_id = login.purpose.audit_name();
-    let Some((id, answer)) = matching(core, user, &pending.factors, typed, now) else {
+    let is_at_limit =
+        move |snapshot: &dyn Snapshot| failed_passwords::is_second_step_at_limit(snapshot, user);
+    let matched = matching(core, user, &pending.factors, typed, now);
+    let is_recovery = matches!(&matched, Some((_, answer)) if !matches!(answer, Answer::Totp(_)));
+    // Right or wrong: at the limit, a code of the app gets the same answer.
+    if !is_recovery && core.store.read(is_at_limit).await? {
+        return Ok(SecondStep::AtLimit);
+    }
+    let Some((id, answer)) = matched else {
         failed_passwords::count_second_step(core, user, now).await?;
         let user = Some(user);
         audit::record(&Event::SignInFailed {
@@ -57,11 +65,6 @@ pub async fn answer(
         return Ok(SecondStep::Wrong);
     };
     let is_totp = matches!(answer, Answer::Totp(_));
-    let is_at_limit =
-        move |snapshot: &dyn Snapshot| failed_passwords::is_second_step_at_limit(snapshot, user);
-    if is_totp && core.store.read(is_at_limit).await? {
-        return Ok(SecondStep::AtLimit);
-    }
     let event = event_after(core, browser, pending, answer.second_factor(), now)?;
     let identify: Identify = Box::new(move |tx| {
         let Some(user) = USERS.get(&*tx, &user)?.filter(|user| first.is_valid(user, now)) else {

@@ -149,7 +149,8 @@ pub(in crate::flow) async fn start_session(
             };
             identified.was_anonymous =
                 record.note_account(transaction.purpose.anonymous(), identified.user.uuid);
-            lost_factors::settle(tx, &mut identified.user, &event, now)?;
+            let removed = lost_factors::settle(tx, &mut identified.user, &event, now)?;
+            identified.proof.add_factors(removed);
             let (rule, user) = (policy.accounts.second_factor, &identified.user);
             let is_required =
                 second_factor_rule::is_required(&*tx, user, &purpose, rule, &remembered, &event)?;

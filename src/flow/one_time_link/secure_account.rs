@@ -98,13 +98,14 @@ pub async fn secure_account(
             if use_up(tx, &secret, now)?.is_none() {
                 return Ok(None);
             }
-            let proof = if user.has_mailbox(&email) {
+            let mut proof = if user.has_mailbox(&email) {
                 EndedByProof::default()
             } else {
                 set_address_back(tx, &mut user, &email, now)?
             };
             let added = event.as_ref().map_or(&[][..], |event| &event.factors);
-            factors::remove_these(tx, user.uuid, |id, _| added.contains(&id))?;
+            let removed = factors::remove_these(tx, user.uuid, |id, _| added.contains(&id))?;
+            proof.add_factors(removed);
             user.password = None;
             user.secured_at = Some(now);
             user.factors_end_at = None;

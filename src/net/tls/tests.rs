@@ -117,26 +117,26 @@ async fn a_certificate_that_runs_out_in_a_running_service_is_told_in_time_and_ev
         (end + 1, "has expired"),
     ] {
         clock.store(moment, Ordering::Relaxed);
-        in_time(async {
-            while !said().contains(part) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await;
+        until(|| said().contains(part)).await;
     }
     let before = said().matches("WARN").count();
     std::fs::write(&key, "no key").unwrap();
     for errors in 1..=2 {
-        in_time(async {
-            while said().matches("keeping the old certificate").count() < errors {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await;
+        until(|| said().matches("keeping the old certificate").count() >= errors).await;
         clock.store(end + 2 * DAY, Ordering::Relaxed);
     }
     assert_eq!(before, 5, "{}", said());
     watch.abort();
+}
+
+/// Waits until it is so.
+async fn until(is_so: impl Fn() -> bool) {
+    in_time(async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -183,12 +183,7 @@ async fn an_intermediate_that_expires_in_a_running_service_is_told_in_time_and_e
         (end + 1, "(CN=Between) has expired"),
     ] {
         clock.store(moment, Ordering::Relaxed);
-        in_time(async {
-            while !said().contains(part) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await;
+        until(|| said().contains(part)).await;
     }
     assert_eq!(said().matches("WARN").count(), 3, "{}", said());
     watch.abort();

@@ -141,18 +141,24 @@ async fn a_password_that_is_soon_guessed_is_refused_unless_it_is_there_already()
     assert_faults(&refused, &[(FaultCode::Invalid, &["password"])]);
 }
 
-#[tokio::test]
-async fn a_user_who_must_choose_another_password_must_do_so_after_an_apply_too() {
-    let core = core();
-    applied(&core, with_hash(HASH)).await;
-    let mut alice = stored(&core);
-    alice.must_change_password = true;
+/// Changes the record of the one user. Returns the user as a file declares it, with a new telephone number.
+async fn changed_meanwhile(core: &Core, change: impl FnOnce(&mut User)) -> DeclaredUser {
+    let mut alice = stored(core);
+    change(&mut alice);
     let written = core
         .store
         .write("test_user", move |tx| USERS.put(tx, &alice.uuid, &alice));
     written.await.unwrap();
     let mut named = with_hash(HASH);
     named.line.phone_number = Some("+32 2 555 01 23".to_owned());
+    named
+}
+
+#[tokio::test]
+async fn a_user_who_must_choose_another_password_must_do_so_after_an_apply_too() {
+    let core = core();
+    applied(&core, with_hash(HASH)).await;
+    let named = changed_meanwhile(&core, |user| user.must_change_password = true).await;
     applied(&core, named).await;
     assert!(stored(&core).must_change_password);
 }
@@ -162,14 +168,7 @@ async fn a_user_who_must_choose_another_password_must_do_so_after_an_apply_too()
 async fn an_account_with_an_unproven_holder_stays_one_until_a_file_says_that_the_address_is_verified() {
     let core = core();
     applied(&core, with_hash(HASH)).await;
-    let mut alice = stored(&core);
-    alice.unproven_holder = true;
-    let written = core
-        .store
-        .write("test_user", move |tx| USERS.put(tx, &alice.uuid, &alice));
-    written.await.unwrap();
-    let mut named = with_hash(HASH);
-    named.line.phone_number = Some("+32 2 555 01 23".to_owned());
+    let mut named = changed_meanwhile(&core, |user| user.unproven_holder = true).await;
     applied(&core, named.clone()).await;
     assert!(stored(&core).is_unproven());
     named.line.email_verified = Some(true);
