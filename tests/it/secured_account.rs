@@ -8,7 +8,7 @@ use crate::account_self_service::{at, form};
 use crate::harness::authenticator::Passkey;
 use crate::harness::html::Form;
 use crate::harness::mailbox::Mail;
-use crate::harness::{Browser, Person, RelyingParty, Screen, Server};
+use crate::harness::{Audit, Browser, Person, RelyingParty, Screen, Server};
 use crate::passkeys;
 use crate::second_factor::{App, STEP, enrol, half, is_signed_in, type_code};
 
@@ -99,8 +99,11 @@ async fn a_link_about_one_factor_leaves_the_others_and_the_sign_in_asks_for_them
     let elsewhere = half(&alice, &server.client("other").await).await;
     server.advance(STEP);
     assert!(!is_in(elsewhere.browser()).await);
+    let audit = Audit::listen();
     let secured = press(&server, &notice).await;
     assert_eq!(secured.heading(), EN.secured_title);
+    let removed = audit.take(&["factor_removed"]);
+    assert_eq!((removed.len(), &removed[0]["factor"]), (1, &"passkey".into()));
     assert_eq!(server.factors_of(&alice).len(), 2, "the app and its codes");
     assert!(!is_in(&thief).await);
     let reset = server.mail().await;
@@ -232,8 +235,10 @@ async fn a_person_who_has_no_factor_left_waits_a_day_and_every_address_is_told()
     assert_eq!(half(&alice, &acme).await.page(), "/second-factor");
     assert_eq!(server.factors_of(&alice).len(), 2);
     server.advance(120);
+    let audit = Audit::listen();
     assert!(is_signed_in(&half(&alice, &acme).await));
     assert!(server.factors_of(&alice).is_empty());
+    assert!(!audit.take(&["factor_removed"]).is_empty());
 }
 
 #[tokio::test]
