@@ -5,7 +5,7 @@ use super::memory::registrant_bytes;
 use super::memory_limit::MemoryLimit;
 use super::reader::{Read, Reader};
 use super::setting::{Literal, Setting};
-use crate::oauth::redirect_uri::has_private_scheme;
+use crate::oauth::redirect_uri::{check_registrable, has_private_scheme};
 use crate::oauth::registration::{KNOWN_SCHEMES, RegistrationMode, RegistrationPolicy};
 
 pub(super) const SETTINGS: &[&Setting] = &[
@@ -72,7 +72,8 @@ fn parse_scheme(text: &str) -> Result<String, String> {
         && text
             .chars()
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c));
-    if is_scheme && has_private_scheme(&format!("{text}:")) {
+    let uri = format!("{text}:/callback");
+    if is_scheme && has_private_scheme(&uri) && check_registrable(&uri, true).is_ok() {
         Ok(text.to_owned())
     } else {
         Err("is not a private-use scheme in lower-case letters, such as cursor".to_owned())

@@ -2,7 +2,8 @@
 
 use zeroize::Zeroizing;
 
-use super::Core;
+use super::{Core, Failure};
+use crate::identity::User;
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::password::{NotComputed, PasswordCheck, PasswordHash};
 use crate::text;
@@ -24,4 +25,15 @@ pub async fn check_password(
         matches: verdict.matches && fits,
         rehash_needed: verdict.rehash_needed && fits,
     })
+}
+
+/// Whether this is the present password of a user who has chosen it as the new one.
+pub(super) async fn is_present_password(
+    core: &Core,
+    user: &User,
+    chosen: &Zeroizing<String>,
+) -> Result<bool, Failure> {
+    let attempt = PasswordAttempt::trusted();
+    let check = check_password(core, user.password.clone(), chosen.clone(), attempt).await?;
+    Ok(check.matches)
 }

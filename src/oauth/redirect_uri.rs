@@ -127,6 +127,11 @@ pub enum RedirectUriProblem {
     /// A scheme that belongs to the browser or to other programs.
     #[error("this scheme cannot be redirected to")]
     Scheme,
+    /// A private-use scheme that clients may not register themselves with.
+    #[error(
+        "clients that register themselves have no such scheme: the operator names it in clients.registration_schemes"
+    )]
+    Unlisted,
     /// A private-use scheme of a confidential client that may not have one.
     #[error(
         "a private-use scheme is for a public client (RFC 8252), or for a client with a secret that the operator adds and that must use PKCE (--pkce required); use https"

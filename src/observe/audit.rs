@@ -329,7 +329,8 @@ events! { 'a
         /// The session that the browser got; absent if the second step of the sign-in follows.
         session: Option<Uuid>,
     }
-    /// A user secured the account by the link of a notice. All sessions and grants ended, and the password was removed.
+    /// A user secured the account by the link of a notice. What the notice is about was undone, the session of that ended, and
+    /// the password was removed. All sessions ended if the notice is not about one session.
     AccountSecured = "account_secured": warn(%user) {
         /// The user.
         user: Uuid,
@@ -392,8 +393,9 @@ events! { 'a
     ClientRegistrationRemoved = "client_registration_removed": info(client_id, reason) {
         /// The client.
         client_id: &'a str,
-        /// `request` if the client asked for it; `unused` if no user allowed it anything within 30 days. With a metadata
-        /// document, `unused` if nobody used it for 30 days, or for the lifetime of a refresh token if that is longer.
+        /// `request` if the client asked for it; `unused` if no user allowed it anything within 30 days; `replaced` if a newcomer
+        /// took its place (`clients.most_registered`). With a metadata document, `unused` if nobody used it for 30 days, or for
+        /// the lifetime of a refresh token if that is longer.
         reason: &'a str,
     }
     /// A signing key was announced, activated or removed on schedule.

@@ -11,9 +11,11 @@ use crate::text;
 pub struct Blocklist(Arc<[u64]>);
 
 impl Blocklist {
-    /// The passwords of a text, one a line. Upper case and lower case are alike, and empty lines are skipped.
+    /// The passwords of a text, one a line. Upper case and lower case are alike. Blanks around a password, empty lines and a
+    /// byte order mark are left out.
     pub fn of(text: &str) -> Self {
-        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         let mut digests: Vec<u64> = lines.map(digest_of).collect();
         digests.sort_unstable();
         digests.dedup();
@@ -43,7 +45,9 @@ mod tests {
 
     #[test]
     fn each_line_is_a_password_in_any_case_and_form() {
-        let list = Blocklist::of("Acme Widgets 2031\r\n\n  \nstra\u{df}e am caf\u{e9}\nacme widgets 2031\n");
+        let list = Blocklist::of(
+            "\u{feff}Acme Widgets 2031 \r\n\n  \nstra\u{df}e am caf\u{e9}\nacme widgets 2031\n",
+        );
         assert_eq!(list.count(), 2);
         for password in [
             "acme widgets 2031",

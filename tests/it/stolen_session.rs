@@ -268,3 +268,25 @@ async fn the_offer_of_a_passkey_takes_nothing_in_a_session_without_a_new_sign_in
     let offer = thief.visit(&format!("/passkey-offer?{query}")).await;
     assert!(data(&offer, "challenge").is_none(), "{}", offer.text());
 }
+
+/// The proof does not have to be the password.
+#[tokio::test]
+async fn the_present_password_is_no_new_one_with_any_proof() {
+    let (server, alice) = scene().await;
+    let browser = alice.browser();
+    at(&browser, SECURITY).await;
+    let (app, codes) = enrol(&server, &browser).await;
+    server.advance(STEP);
+    for proof in [&alice.password, &app.code(&server, 0), &codes[0]] {
+        let page = at(&browser, "/account/password").await;
+        let typed = form(&page, "password")
+            .with("current-password", proof)
+            .with("new-password", &alice.password);
+        let answer = browser.submit(&typed).await;
+        assert!(
+            answer.text().contains(EN.problem_same_password),
+            "{}",
+            answer.text()
+        );
+    }
+}

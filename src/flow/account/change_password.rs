@@ -10,6 +10,7 @@ use super::present_proof::{PresentProof, Proven};
 use super::{ActionResult, present_proof};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
+use crate::flow::check_password::is_present_password;
 use crate::flow::login::session;
 use crate::flow::login::session::{
     AuthenticationEvent, DrawnSession, EndedSessions, LiveSession, NewSession,
@@ -88,9 +89,11 @@ async fn try_change(
     let Some(proven) = proven.filter(|_| checked.is_some()) else {
         return Ok(Some(ActionResult::Unproven));
     };
-    if let (Proven::Password(_), PresentProof::Typed(present)) = (&proven, proof)
-        && present.text == typed.chosen
-    {
+    let is_present = match (&proven, proof) {
+        (Proven::Password(_), PresentProof::Typed(present)) => present.text == typed.chosen,
+        _ => is_present_password(core, &live.user, &typed.chosen).await?,
+    };
+    if is_present {
         return done(PasswordChange::Unchanged);
     }
     let hash = core

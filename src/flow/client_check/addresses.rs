@@ -31,10 +31,13 @@ pub(super) fn check_addresses(
         before.is_public() == client.is_public() && !loses_schemes
     });
     let check_redirect = |uri: &str, added| {
-        if schemes.is_some_and(|schemes| allows_private && !schemes.allows_scheme(uri)) {
-            return Err(RedirectUriProblem::Scheme.to_string());
-        }
-        let checked = check_registrable(uri, allows_private).and_then(|()| check_query(uri, added));
+        let is_listed = |()| match schemes {
+            Some(schemes) if allows_private && !schemes.allows_scheme(uri) => {
+                Err(RedirectUriProblem::Unlisted)
+            }
+            _ => check_query(uri, added),
+        };
+        let checked = check_registrable(uri, allows_private).and_then(is_listed);
         checked.map_err(|error| error.to_string())
     };
     let check_origin = |origin: &str| {

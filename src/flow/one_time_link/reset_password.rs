@@ -1,19 +1,17 @@
 //! A user sets a new password by a link, without the present one.
 
 use uuid::Uuid;
-use zeroize::Zeroizing;
 
 use super::redeem_result::{ChosenPassword, RedeemResult};
 use super::{find, use_up};
-use crate::flow::check_password::check_password;
+use crate::flow::check_password::is_present_password;
 use crate::flow::login::session::AuthenticationEvent;
 use crate::flow::login::start_session::{Identified, Identify, SessionStart, start_session};
 use crate::flow::login::transaction::BrowserLogin;
 use crate::flow::notice::DrawnNotice;
 use crate::flow::users::{EndedByProof, end_sessions_and_families};
-use crate::flow::{Core, Failure, failed_passwords, users};
+use crate::flow::{Failure, failed_passwords, users};
 use crate::identity::{LinkPurpose, OneTimeLink, SecondFactor, User};
-use crate::limit::password_attempt::PasswordAttempt;
 use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -37,7 +35,7 @@ pub(super) async fn reset_password(
     if let Err(problem) = core.policy.check_password(&user, &chosen.password) {
         return Ok(RedeemResult::Rejected(problem));
     }
-    if user.must_change_password && is_present(core, &user, &chosen.password).await? {
+    if user.must_change_password && is_present_password(core, &user, &chosen.password).await? {
         return Ok(RedeemResult::Unchanged);
     }
     let hash = core.passwords.hash(chosen.password, core.random.bytes()).await?;
@@ -103,13 +101,6 @@ pub(super) async fn reset_password(
         redirect: started.redirect,
         user: Box::new(started.user),
     })
-}
-
-/// Whether this is the present password.
-async fn is_present(core: &Core, user: &User, chosen: &Zeroizing<String>) -> Result<bool, Failure> {
-    let attempt = PasswordAttempt::trusted();
-    let check = check_password(core, user.password.clone(), chosen.clone(), attempt).await?;
-    Ok(check.matches)
 }
 
 /// Whether a link for this purpose can still set a password of this user. It stays valid while the user is disabled, but
