@@ -2,13 +2,13 @@
 //! that nobody vouches for ([`Registrants`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use uuid::Uuid;
 
+use super::catalog_rows::{OtherRows, Rows, is_vouched_for};
 use super::registrants::Registrants;
 use super::rotate_keys::open_signing_key;
 use super::rotate_keys::refresh_keys::open_refresh_key;
@@ -21,22 +21,22 @@ use crate::jose::jwt::Encoder;
 use crate::jose::keyring::{KeyState, Keyring};
 use crate::oauth::access_token::AccessTokenTyp;
 use crate::oauth::client::GrantType;
-use crate::oauth::group::{Group, Groups};
+use crate::oauth::group::Groups;
 use crate::oauth::login::ResolvedPurpose;
 use crate::oauth::openid::claims::UserClaims;
 use crate::oauth::refresh_keys::{PresentedRefreshToken, RefreshKeys, RefreshTokenId};
-use crate::oauth::registered_scope::{RegisteredScope, RegisteredScopes};
+use crate::oauth::registered_scope::RegisteredScopes;
 use crate::oauth::resource::Apis;
 use crate::oauth::scope::Scope;
 use crate::oauth::{Api, Client};
 use crate::seal::Sealer;
 use crate::secret::{ApiKey, Digest};
 #[cfg(feature = "postgres")]
-use crate::store::catalog_use::note_miss;
+use crate::store::catalog_use::{note_client, note_miss};
 use crate::store::engine::Snapshot;
-use crate::store::records::{KeyLifecycle, RefreshKeyRecord, SigningKeyRecord};
-use crate::store::tables::{APIS, CLIENTS, GROUPS, PROVIDERS, REFRESH_KEYS, SCOPES, SIGNING_KEYS};
-use crate::store::{CatalogReader, Store, StoreError};
+use crate::store::records::KeyLifecycle;
+use crate::store::tables::{APIS, CLIENTS};
+use crate::store::{CatalogReader, ChangedRows, Store, StoreError};
 
 /// `typ` of ID tokens.
 pub const ID_TOKEN_TYP: &str = AccessTokenTyp::Jwt.as_str();
@@ -67,45 +67,56 @@ pub struct Catalog {
     reopenings: u64,
 }
 
-/// The stored rows of one moment.
-struct Rows {
-    clients: Vec<Client>,
-    registrants: Registrants,
-    /// The scope values of the registrants.
-    registrant_scopes: HashSet<String>,
-    apis: Vec<(String, Api)>,
-    scopes: Vec<(String, RegisteredScope)>,
-    groups: Vec<(String, Group)>,
-    providers: Vec<(String, Provider)>,
-    signing_keys: Vec<(String, SigningKeyRecord)>,
-    refresh_keys: Vec<(u32, RefreshKeyRecord)>,
+/// What is read again of a catalog.
+enum Update {
+    Whole(Rows),
+    Parts {
+        client_ids: Vec<String>,
+        /// The clients of these identifiers that are there.
+        clients: Vec<Client>,
+        others: Option<OtherRows>,
+    },
 }
 
-impl Rows {
-    /// `room` is the share of memory for clients that nobody vouches for.
-    fn read(snapshot: &dyn Snapshot, room: usize) -> Result<Self, StoreError> {
-        let mut clients = Vec::new();
-        let (registrants, mut registrant_scopes) = (Registrants::new(room), HashSet::new());
-        CLIENTS.visit(snapshot, .., |_, client| {
-            if is_vouched_for(&client) {
-                clients.push(client);
-            } else {
-                registrant_scopes.extend(client.scope.iter().map(ToOwned::to_owned));
-                registrants.put_stored(&client);
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        Ok(Self {
+impl Update {
+    /// Without the changed rows, everything is read. The same if an API has changed: that changes the scope of clients.
+    fn read(snapshot: &dyn Snapshot, changed: Option<&ChangedRows>, room: usize) -> Result<Self, StoreError> {
+        let Some(changed) = changed.filter(|changed| !changed.has_any_of(APIS.id())) else {
+            return Rows::read(snapshot, room).map(Self::Whole);
+        };
+        let client_ids = changed.keys(&CLIENTS);
+        let clients = client_ids.iter().map(|id| CLIENTS.get(snapshot, id));
+        let clients = clients.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+        let changes_others = OtherRows::TABLES
+            .into_iter()
+            .any(|table| changed.has_any_of(table));
+        let others = changes_others.then(|| OtherRows::read(snapshot)).transpose()?;
+        Ok(Self::Parts {
+            client_ids,
             clients,
-            registrants,
-            registrant_scopes,
-            apis: APIS.scan(snapshot, .., usize::MAX)?,
-            scopes: SCOPES.scan(snapshot, .., usize::MAX)?,
-            groups: GROUPS.scan(snapshot, .., usize::MAX)?,
-            providers: PROVIDERS.scan(snapshot, .., usize::MAX)?,
-            signing_keys: SIGNING_KEYS.scan(snapshot, .., usize::MAX)?,
-            refresh_keys: REFRESH_KEYS.scan(snapshot, .., usize::MAX)?,
+            others,
         })
+    }
+
+    fn apply(self, catalog: &ArcSwap<Catalog>, sealer: &Sealer) -> Result<(), OpenError> {
+        match self {
+            Self::Whole(rows) => catalog.store(Arc::new(Catalog::new(rows, sealer, 0)?)),
+            Self::Parts {
+                client_ids,
+                clients,
+                others,
+            } => {
+                let present = catalog.load();
+                if present.change_registrants(&client_ids, &clients) || others.is_some() {
+                    let mut changed = present.with_changed(&client_ids, clients, 0);
+                    if let Some(others) = others {
+                        changed.set_others(others, sealer)?;
+                    }
+                    catalog.store(Arc::new(changed));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -131,32 +142,48 @@ impl Catalog {
     /// Reads the catalog of a store that several nodes share, and puts it into `catalog`.
     pub(super) fn reader(catalog: &Arc<ArcSwap<Self>>, sealer: &Arc<Sealer>, room: usize) -> CatalogReader {
         let (catalog, sealer) = (Arc::clone(catalog), Arc::clone(sealer));
-        Box::new(move |snapshot| {
-            let rows = Rows::read(snapshot, room)?;
+        Box::new(move |snapshot, changed| {
+            let update = Update::read(snapshot, changed, room)?;
             let (catalog, sealer) = (Arc::clone(&catalog), Arc::clone(&sealer));
             Ok(Box::new(move || {
-                let read = Self::new(rows, &sealer, 0);
-                let read = read.map_err(|error| StoreError::Damaged(error.to_string()))?;
-                catalog.store(Arc::new(read));
-                Ok(())
+                let applied = update.apply(&catalog, &sealer);
+                applied.map_err(|error| StoreError::Damaged(error.to_string()))
             }))
         })
     }
 
     fn new(rows: Rows, sealer: &Sealer, reopenings: u64) -> Result<Self, OpenError> {
-        let Rows {
-            clients,
-            registrants,
-            registrant_scopes,
-            apis,
-            scopes,
-            groups,
-            providers,
-            signing_keys,
-            refresh_keys,
-        } = rows;
+        let mut catalog = Self {
+            clients: HashMap::new(),
+            registrants: Arc::new(rows.registrants),
+            client_keys: HashMap::new(),
+            client_credentials_scopes: HashMap::new(),
+            api_keys: HashMap::new(),
+            providers: BTreeMap::new(),
+            apis: Arc::default(),
+            scopes: Arc::default(),
+            groups: Arc::default(),
+            origins: HashMap::new(),
+            scope_values: HashSet::new(),
+            keyring: Keyring::new(Vec::new()),
+            refresh_keys: RefreshKeys::default(),
+            encoders: Vec::new(),
+            reopenings,
+        };
+        catalog.set_others(rows.others, sealer)?;
+        catalog.set_apis(rows.apis);
+        let of_apis = catalog.apis.iter().flat_map(|api| api.metadata.scope.iter());
+        catalog.scope_values = of_apis.map(ToOwned::to_owned).collect();
+        catalog.scope_values.extend(rows.registrant_scopes);
+        for client in rows.clients {
+            catalog.add(client);
+        }
+        Ok(catalog)
+    }
+
+    fn set_others(&mut self, rows: OtherRows, sealer: &Sealer) -> Result<(), OpenError> {
         let mut keys = Vec::new();
-        for (kid, record) in signing_keys {
+        for (kid, record) in rows.signing_keys {
             let state = match record.standing {
                 KeyLifecycle::Announced { .. } => KeyState::Announced,
                 KeyLifecycle::Active { .. } => KeyState::Active,
@@ -164,48 +191,24 @@ impl Catalog {
             };
             keys.push((open_signing_key(sealer, &kid, &record)?, state));
         }
-        let keyring = Keyring::new(keys);
+        self.keyring = Keyring::new(keys);
+        let refresh_keys = rows.refresh_keys.into_iter();
         let refresh_keys: Vec<_> = refresh_keys
-            .into_iter()
             .map(|(number, record)| Ok((number, open_refresh_key(sealer, number, &record)?)))
             .collect::<Result<_, OpenError>>()?;
-        let mut encoders = Vec::new();
-        for key in Algorithm::SIGNING
-            .into_iter()
-            .filter_map(|alg| keyring.signer(alg))
-        {
-            for typ in AccessTokenTyp::ALL {
-                encoders.push((key.alg(), typ, Encoder::new(key, typ.as_str())));
-            }
-        }
-        let providers = providers.into_iter();
-        let mut catalog = Self {
-            clients: HashMap::new(),
-            registrants: Arc::new(registrants),
-            client_keys: HashMap::new(),
-            client_credentials_scopes: HashMap::new(),
-            api_keys: HashMap::new(),
-            providers: providers.map(|(id, provider)| (id, Arc::new(provider))).collect(),
-            apis: Arc::default(),
-            scopes: Arc::new(RegisteredScopes::new(scopes.into_iter().map(|(_, scope)| scope))),
-            groups: Arc::new(Groups::new(
-                groups.into_iter().map(|(name, group)| (name, group.uuid)),
-            )),
-            origins: HashMap::new(),
-            scope_values: HashSet::new(),
-            keyring,
-            refresh_keys: RefreshKeys::new(refresh_keys),
-            encoders,
-            reopenings,
-        };
-        catalog.set_apis(apis);
-        let of_apis = catalog.apis.iter().flat_map(|api| api.metadata.scope.iter());
-        catalog.scope_values = of_apis.map(ToOwned::to_owned).collect();
-        catalog.scope_values.extend(registrant_scopes);
-        for client in clients {
-            catalog.add(client);
-        }
-        Ok(catalog)
+        self.refresh_keys = RefreshKeys::new(refresh_keys);
+        let signers = Algorithm::SIGNING.into_iter();
+        let signers = signers.filter_map(|alg| self.keyring.signer(alg));
+        self.encoders = signers
+            .flat_map(|key| AccessTokenTyp::ALL.map(|typ| (key.alg(), typ, Encoder::new(key, typ.as_str()))))
+            .collect();
+        let providers = rows.providers.into_iter();
+        self.providers = providers.map(|(id, provider)| (id, Arc::new(provider))).collect();
+        let scopes = rows.scopes.into_iter().map(|(_, scope)| scope);
+        self.scopes = Arc::new(RegisteredScopes::new(scopes));
+        let groups = rows.groups.into_iter().map(|(name, group)| (name, group.uuid));
+        self.groups = Arc::new(Groups::new(groups));
+        Ok(())
     }
 
     /// The longest lifetime that an access token can have. `default` is for clients and APIs without one of their own.
@@ -318,6 +321,8 @@ impl Catalog {
 
     /// The client with this identifier, enabled or not.
     pub fn client(&self, client_id: &str) -> Option<Arc<Client>> {
+        #[cfg(feature = "postgres")]
+        note_client(client_id);
         let vouched_for = self.clients.get(client_id).cloned();
         let expand = |client| self.expand_scope(client);
         found(vouched_for.or_else(|| self.registrants.get(client_id, expand)))
@@ -378,7 +383,10 @@ impl Catalog {
 
     /// The id of the API key with this digest, and its client, enabled or not.
     pub fn api_key(&self, digest: &Digest<ApiKey>) -> Option<(Uuid, &Arc<Client>)> {
-        found(self.api_keys.get(digest.as_bytes())).map(|(id, client)| (*id, client))
+        let (id, client) = found(self.api_keys.get(digest.as_bytes()))?;
+        #[cfg(feature = "postgres")]
+        note_client(&client.client_id);
+        Some((*id, client))
     }
 
     pub fn apis(&self) -> &Arc<Apis> {
@@ -463,15 +471,6 @@ fn found<T>(found: Option<T>) -> Option<T> {
         note_miss();
     }
     found
-}
-
-/// Whether the operator made the client, or has given it what only the operator gives.
-fn is_vouched_for(client: &Client) -> bool {
-    !client.registered_itself()
-        || !client.api_keys.is_empty()
-        || client.logo.is_some()
-        || client.access_token_lifetime.is_some()
-        || client.may_use(GrantType::ClientCredentials)
 }
 
 /// The origins whose scripts may call endpoints because of this client. An origin that the record names twice occurs

@@ -76,8 +76,8 @@ impl GrantPolicy {
         authorization: &Authorization,
     ) -> Result<(), TxError<Refusal>> {
         self.check_client(client)?;
-        let is_client = client.owns_grant(authorization) && CLIENTS.contains(snapshot, &client.client_id)?;
-        if is_client {
+        let is_stored = snapshot.has_stored_catalog() || CLIENTS.contains(snapshot, &client.client_id)?;
+        if is_stored && client.owns_grant(authorization) {
             Ok(())
         } else {
             Err(Refusal::CLIENT_UNPROVEN.into())

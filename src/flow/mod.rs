@@ -7,6 +7,7 @@ pub mod account;
 pub mod authenticate_client;
 pub mod browser;
 pub mod catalog;
+mod catalog_rows;
 pub mod check_password;
 pub mod client_check;
 pub mod client_lookup;

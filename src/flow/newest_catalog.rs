@@ -1,7 +1,7 @@
 //! Answers each request with the newest catalog, if several nodes share the store.
 //!
-//! Another node may have changed the catalog after this one last read it. The first access of a request to the database
-//! shows that, and the request runs again. A request that names something unknown may need no access. So the database is
+//! Another node may have changed a record after this one last read it. The first access of a request to the database shows
+//! that, and a request that has used this record runs again. A request that names something unknown may need no access. So the database is
 //! asked before the request is refused.
 
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout};
 
 use super::Core;
+use crate::limit::charges::Charges;
 use crate::store::catalog_use::CatalogUse;
 use crate::store::schema::stored;
 
@@ -21,7 +22,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Core {
     /// Runs a request with a catalog that was the newest when the request began. `request` may run again, but only
-    /// before it has written anything to the store. What it has counted in memory is counted again.
+    /// before it has written anything to the store. It is charged once by every limit.
     ///
     /// A request that neither uses the database nor names anything unknown takes the catalog in memory.
     pub async fn with_newest_catalog<T, F>(&self, request: impl Fn() -> F) -> T
@@ -29,14 +30,19 @@ impl Core {
         F: Future<Output = T>,
     {
         let reruns = if self.store.is_shared() { MAX_RERUNS } else { 0 };
+        let charges = Charges::default();
         for _ in 0..reruns {
             let catalog_use = self.store.catalog_use();
             // A box, so that requests to a store of one process are no larger.
-            if let Some(answer) = catalog_use.run(Box::pin(request())).await
+            let running = Box::pin(charges.run(request()));
+            if let Some(answer) = catalog_use.run(running).await
                 && !self.has_missed_a_change(&catalog_use).await
             {
                 return answer;
             }
+        }
+        if reruns > 0 {
+            return Box::pin(charges.run(request())).await;
         }
         request().await
     }
@@ -57,6 +63,6 @@ impl Core {
             drop(timeout(CHECK_TIMEOUT, self.store.read(stored)).await);
         }
         drop(last_catalog_check);
-        !catalog_use.is_current(&self.store)
+        !catalog_use.is_newest(&self.store)
     }
 }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::charges::{self, Charge};
 use crate::clock::Timestamp;
 
 /// Slots in one table: a mebibyte in all.
@@ -160,17 +161,25 @@ impl Buckets {
 
     /// Takes one, unless the bucket is full.
     pub fn take(&self, key: Key, now: Timestamp) -> Result<(), RetryAfter> {
+        if charges::is_paid(self.charge(key)) {
+            return Ok(());
+        }
         let now = millis(now);
-        self.with_slot(key, now, |slot| {
+        let taken = self.with_slot(key, now, |slot| {
             let empty_at = self.admit(key, slot.empty_at, now)?;
             self.set(slot, key, empty_at);
+            charges::note_paid(self.charge(key));
             Ok(())
-        })
-        .unwrap_or(Ok(()))
+        });
+        taken.unwrap_or(Ok(()))
     }
 
     /// Charges one that was not [taken](Buckets::take) before. A full bucket stays full.
     pub fn add(&self, key: Key, now: Timestamp) {
+        if charges::is_paid(self.charge(key)) {
+            return;
+        }
+        charges::note_paid(self.charge(key));
         let now = millis(now);
         self.with_slot(key, now, |slot| {
             let more = slot.empty_at.max(now).saturating_add(self.cost(key));
@@ -181,11 +190,16 @@ impl Buckets {
 
     /// Takes back the charge of [`Buckets::take`].
     pub fn refund(&self, key: Key, now: Timestamp) {
+        charges::note_refund(self.charge(key));
         self.with_slot(key, millis(now), |slot| {
             if slot.tag == key.tag {
                 slot.empty_at = slot.empty_at.saturating_sub(self.cost(key));
             }
         });
+    }
+
+    fn charge(&self, key: Key) -> Charge {
+        Charge::new(std::ptr::from_ref(self).addr(), key.tag)
     }
 
     fn cost(&self, key: Key) -> u64 {

@@ -53,6 +53,7 @@
 //! attacker with many addresses falls behind all people who type a password now and then.
 
 pub mod buckets;
+pub mod charges;
 pub mod concurrency;
 mod mails;
 pub mod network;

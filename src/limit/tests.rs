@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::buckets::tests::{bytes, most_bytes};
+use super::charges::Charges;
 use super::concurrency::tests::holders;
 use super::*;
 use crate::config::Sources;
@@ -41,6 +42,20 @@ fn one_name_is_guarded_against_all_addresses_together() {
     assert_eq!(failures(&limiter, 1_000, |_| "alice".to_owned(), spread), 10);
     assert_eq!(failures(&limiter, 1_000, |_| "nobody".to_owned(), spread), 10);
     assert!(limiter.try_password("bob", None, spread(1), NOW).is_ok());
+}
+
+#[tokio::test]
+async fn a_request_that_runs_again_is_charged_once() {
+    let (limiter, charges) = (limiter(|_| {}), Charges::default());
+    let from = ip("203.0.113.7");
+    for _ in 0..50 {
+        let run = async { limiter.register_client(from, NOW).map(drop) };
+        charges.run(run).await.unwrap();
+    }
+    let more = (0..100).filter(|_| limiter.register_client(from, NOW).is_ok());
+    let others = Limiter::new(limiter.policy.clone(), &Random::seeded(1));
+    let without = (0..100).filter(|_| others.register_client(from, NOW).is_ok());
+    assert_eq!(more.count() + 1, without.count());
 }
 
 #[test]

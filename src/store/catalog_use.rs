@@ -1,12 +1,15 @@
 //! Which catalog a request uses, if several nodes share the store.
 //!
 //! The catalog in memory may be older than the one in the database. The first access of a request to the database shows
-//! that. Then the request is dropped before it has written anything, and can run again with the newer catalog.
+//! that. If a record that the request has used is another one now, the request is dropped before it has written anything,
+//! and can run again with the newer catalog. A transaction has a use of its own: it is committed only if the records that
+//! it has used are still the same.
 
+use std::collections::BTreeSet;
 use std::future::{pending, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use super::Store;
@@ -15,10 +18,26 @@ tokio::task_local! {
     static CURRENT: Arc<CatalogUse>;
 }
 
+/// The clients whose records a request or a transaction has taken from memory, by the bytes of their keys. The other records
+/// change seldom, so they count as used.
+#[derive(Clone, Debug, Default)]
+pub struct UsedClients(BTreeSet<Vec<u8>>);
+
+impl UsedClients {
+    pub(super) fn contains(&self, key: &[u8]) -> bool {
+        self.0.contains(key)
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.0.iter()
+    }
+}
+
 /// What a request has learned of the catalog that it began with.
 #[derive(Debug)]
 pub struct CatalogUse {
     generation: i64,
+    used: Mutex<UsedClients>,
     is_confirmed: AtomicBool,
     is_outdated: AtomicBool,
     has_missed: AtomicBool,
@@ -28,6 +47,7 @@ impl CatalogUse {
     pub(super) fn new(generation: i64) -> Arc<Self> {
         Arc::new(Self {
             generation,
+            used: Mutex::default(),
             is_confirmed: AtomicBool::new(false),
             is_outdated: AtomicBool::new(false),
             has_missed: AtomicBool::new(false),
@@ -50,13 +70,33 @@ impl CatalogUse {
         .await
     }
 
-    /// Like [`Self::is_current`]. If it is not, the request will be dropped.
+    /// Runs a transaction, and returns the clients that it has used.
+    pub(super) fn of_transaction(generation: i64, run: impl FnOnce()) -> UsedClients {
+        let current = Self::new(generation);
+        CURRENT.sync_scope(Arc::clone(&current), run);
+        current.used()
+    }
+
+    fn used(&self) -> UsedClients {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether what the request has used is still the same. If not, the request will be dropped.
     pub(super) fn check(&self, store: &Store) -> bool {
-        let is_current = self.is_current(store);
-        if !is_current {
+        let is_same = !store.catalog_has_changed_since(self.generation, &self.used());
+        if !is_same {
             self.is_outdated.store(true, Ordering::Relaxed);
         }
-        is_current
+        is_same
+    }
+
+    /// Lets the transaction that runs now count as if it had used what the request has used.
+    pub(super) fn pass_on(&self) {
+        let used = self.used();
+        let _ = CURRENT.try_with(|current| {
+            let mut all = current.used.lock().unwrap_or_else(PoisonError::into_inner);
+            all.0.extend(used.0);
+        });
     }
 
     /// Ends an access of the request to the database. If the catalog was outdated, it waits for ever, because [`Self::run`]
@@ -68,8 +108,8 @@ impl CatalogUse {
         self.is_confirmed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the catalog in memory is the one that the request began with.
-    pub fn is_current(&self, store: &Store) -> bool {
+    /// Whether the catalog in memory is still the one that the request began with.
+    pub fn is_newest(&self, store: &Store) -> bool {
         store.catalog_generation() == self.generation
     }
 
@@ -77,6 +117,16 @@ impl CatalogUse {
     pub fn has_missed(&self) -> bool {
         self.has_missed.load(Ordering::Relaxed) && !self.is_confirmed.load(Ordering::Relaxed)
     }
+}
+
+/// Notes that the current request or transaction has used the record of this client, or that there is none.
+pub fn note_client(client_id: &str) {
+    let _ = CURRENT.try_with(|current| {
+        let mut used = current.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if !used.0.contains(client_id.as_bytes()) {
+            used.0.insert(client_id.as_bytes().to_vec());
+        }
+    });
 }
 
 /// Notes that the current request named something that its catalog does not have.

@@ -13,6 +13,7 @@
 
 pub mod address;
 pub mod backup;
+mod catalog_reader;
 #[cfg(feature = "postgres")]
 pub mod catalog_use;
 pub mod engine;
@@ -36,8 +37,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 pub use self::address::Address;
+pub use self::catalog_reader::{CatalogReader, CatalogUpdate, ChangedRows};
 #[cfg(feature = "postgres")]
-use self::catalog_use::CatalogUse;
+use self::catalog_use::{CatalogUse, UsedClients};
 #[cfg(feature = "postgres")]
 pub use self::engine::postgres::DatabaseLoad;
 #[cfg(feature = "postgres")]
@@ -96,12 +98,6 @@ pub struct Stats {
     /// Writes in the queue now.
     pub queue_depth: u64,
 }
-
-/// Puts a catalog that was read into memory.
-pub type CatalogUpdate = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
-
-/// Reads the catalog from a snapshot. It may run more than once, and only its last update is carried out.
-pub type CatalogReader = Box<dyn Fn(&dyn Snapshot) -> Result<CatalogUpdate, StoreError> + Send + Sync>;
 
 /// What the rows are kept in.
 #[derive(Clone)]
@@ -226,7 +222,7 @@ impl Store {
         outcome
     }
 
-    /// Lets a transaction of the current request fail if the catalog in memory is not the one that the request began with.
+    /// Lets a transaction of the current request fail if what the request has used of the catalog is another one now.
     #[cfg(feature = "postgres")]
     fn with_checked_catalog<T, E, F>(
         &self,
@@ -241,7 +237,11 @@ impl Store {
         move |tx| match &checked {
             // The request is dropped before it gets this.
             Some((catalog_use, store)) if !catalog_use.check(store) => Err(StoreError::Closed.into()),
-            _ => work(tx),
+            Some((catalog_use, _)) => {
+                catalog_use.pass_on();
+                work(tx)
+            }
+            None => work(tx),
         }
     }
 
@@ -338,32 +338,6 @@ impl Store {
         }
     }
 
-    /// Reads the catalog of a shared store now, and after each change by any node. A store of one process ignores the
-    /// reader: its caller reloads the catalog after a change. Blocks.
-    pub fn follow_catalog(&self, reader: CatalogReader) -> Result<(), StoreError> {
-        match &self.engine {
-            Engine::Local(_) => {
-                drop(reader);
-                Ok(())
-            }
-            #[cfg(feature = "postgres")]
-            Engine::Shared(postgres) => postgres.follow_catalog(reader),
-        }
-    }
-
-    /// Reads the catalog of a shared store again. Returns whether the store is shared.
-    #[cfg_attr(
-        not(feature = "postgres"),
-        expect(clippy::unused_async, reason = "every store is local then")
-    )]
-    pub async fn reload_catalog(&self) -> Result<bool, StoreError> {
-        match &self.engine {
-            Engine::Local(_) => Ok(false),
-            #[cfg(feature = "postgres")]
-            Engine::Shared(postgres) => postgres.reload_catalog().await.map(|()| true),
-        }
-    }
-
     /// The settings of the database server that should be changed.
     #[cfg_attr(
         not(feature = "postgres"),
@@ -383,6 +357,15 @@ impl Store {
         match &self.engine {
             Engine::Local(_) => 0,
             Engine::Shared(postgres) => postgres.catalog_generation(),
+        }
+    }
+
+    /// Whether any of these clients, or anything else of the catalog in memory, was changed after this generation.
+    #[cfg(feature = "postgres")]
+    fn catalog_has_changed_since(&self, generation: i64, used: &UsedClients) -> bool {
+        match &self.engine {
+            Engine::Local(_) => false,
+            Engine::Shared(postgres) => postgres.catalog_has_changed_since(generation, used),
         }
     }
 

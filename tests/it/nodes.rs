@@ -227,7 +227,7 @@ async fn a_node_whose_clock_is_wrong_does_no_work_for_the_others() {
     assert_eq!(due_entries(core, START, 10, ALL).await.unwrap().entries.len(), 1);
     database.sql(
         "DO $$ BEGIN EXECUTE replace(
-         pg_get_functiondef((SELECT oid FROM pg_proc WHERE proname LIKE 'get_v1%')),
+         pg_get_functiondef((SELECT oid FROM pg_proc WHERE proname LIKE 'get_v2%')),
          'clock_timestamp()', '(clock_timestamp() + interval ''2 minutes'')'); END $$",
     );
     until(async || {

@@ -6,10 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use idsvc::clock::Timestamp;
-use idsvc::oauth::Client;
+use idsvc::oauth::{Client, Group};
+use idsvc::store::catalog_use::note_client;
 use idsvc::store::engine::Snapshot;
-use idsvc::store::tables::{CLIENTS, USERS_BY_LOGIN_NAME};
-use idsvc::store::{Address, CatalogUpdate, OpenError, Options, Store, StoreError};
+use idsvc::store::tables::{CLIENTS, GROUPS, USERS_BY_LOGIN_NAME};
+use idsvc::store::{Address, CatalogUpdate, ChangedRows, OpenError, Options, Store, StoreError};
 use uuid::Uuid;
 
 use crate::harness::fault_proxy::{Fault, FaultProxy};
@@ -326,20 +327,47 @@ fn slow_answers_are_as_old_as_their_questions_and_fail_a_write_in_time() {
     assert!((1..=2).contains(&stored(&store)));
 }
 
-/// Follows the catalog. Returns the number of clients in memory.
-fn follow(store: &Store) -> Arc<AtomicU64> {
-    let clients = Arc::new(AtomicU64::new(0));
-    let in_memory = Arc::clone(&clients);
-    let reader = move |snapshot: &dyn Snapshot| {
-        let (in_memory, count) = (Arc::clone(&in_memory), CLIENTS.count(snapshot)?);
+/// Follows the catalog. Returns the number of clients in memory, and of those that were read.
+fn follow(store: &Store) -> Arc<Followed> {
+    let followed = Arc::new(Followed::default());
+    let in_memory = Arc::clone(&followed);
+    let reader = move |snapshot: &dyn Snapshot, changed: Option<&ChangedRows>| {
+        let clients = match changed {
+            None => CLIENTS.scan(snapshot, .., usize::MAX)?,
+            Some(changed) => {
+                let ids = changed.keys(&CLIENTS).into_iter();
+                let read = ids.map(|id| Ok((id.clone(), CLIENTS.get(snapshot, &id)?)));
+                let read = read.collect::<Result<Vec<_>, StoreError>>()?.into_iter();
+                read.filter_map(|(id, client)| Some((id, client?))).collect()
+            }
+        };
+        let (in_memory, is_whole) = (Arc::clone(&in_memory), changed.is_none());
         let update = move || {
-            in_memory.store(count, Ordering::Relaxed);
+            let count = clients.len() as u64;
+            in_memory.read.fetch_add(count, Ordering::Relaxed);
+            match is_whole {
+                true => in_memory.count.store(count, Ordering::Relaxed),
+                false => drop(in_memory.count.fetch_add(count, Ordering::Relaxed)),
+            }
             Ok(())
         };
         Ok(Box::new(update) as CatalogUpdate)
     };
     store.follow_catalog(Box::new(reader)).unwrap();
-    clients
+    followed
+}
+
+#[derive(Default)]
+struct Followed {
+    count: AtomicU64,
+    read: AtomicU64,
+}
+
+impl Followed {
+    fn await_count(&self, count: u64) {
+        let now = || self.count.load(Ordering::Relaxed);
+        until(|| now() == count, || format!("{} clients", now()));
+    }
 }
 
 fn add_client(store: &Store, id: &'static str) {
@@ -349,34 +377,103 @@ fn add_client(store: &Store, id: &'static str) {
         .unwrap();
 }
 
-/// Waits until `clients` is `count`, at most a second.
-fn await_clients(clients: &AtomicU64, count: u64) {
+/// Waits until so many clients are in memory, at most a second.
+fn await_clients(clients: &Followed, count: u64) {
     let begun = Instant::now();
-    let now = || clients.load(Ordering::Relaxed);
-    until(|| now() == count, || format!("{} clients", now()));
+    clients.await_count(count);
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
+/// How often a transaction runs that has used a client, if this one is added between its last run and its commit.
+fn runs_beside(one: &Store, other: &Store, used: &'static str, added: &'static str) -> u32 {
+    let one = one.clone();
+    let runs = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&runs);
+    let written = other.write_blocking("see", move |tx| {
+        note_client(used);
+        USERS_BY_LOGIN_NAME.get(tx, used)?;
+        // The first run has no rows yet. The second one is committed with the old catalog.
+        if counted.fetch_add(1, Ordering::Relaxed) == 1 {
+            add_client(&one, added);
+        }
+        USERS_BY_LOGIN_NAME.put(tx, used, &Uuid::nil())
+    });
+    written.unwrap();
+    runs.load(Ordering::Relaxed)
+}
+
 #[test]
-fn a_change_of_the_catalog_reruns_transactions_and_reaches_an_idle_node() {
+fn a_changed_client_reruns_the_transactions_that_used_it_and_reaches_an_idle_node() {
     let database = set_up(Cluster::shared());
     let [one, other] = [(); 2].map(|()| connect(&database.url()));
     let clients = follow(&other);
-    let (in_memory, runs) = (Arc::clone(&clients), AtomicU32::new(0));
-    let seen = other.write_blocking("see", move |tx| {
-        let seen = in_memory.load(Ordering::Relaxed);
-        USERS_BY_LOGIN_NAME.get(tx, "number")?;
-        // The first run has no rows yet. The second one is committed with the old catalog.
+    assert_eq!(runs_beside(&one, &other, "first", "first"), 3);
+    assert_eq!(runs_beside(&one, &other, "first", "second"), 2, "another client");
+    add_client(&one, "third");
+    await_clients(&clients, 3);
+    assert_eq!(clients.read.load(Ordering::Relaxed), 3, "each was read once");
+}
+
+#[test]
+fn a_changed_group_reruns_every_transaction() {
+    let database = set_up(Cluster::shared());
+    let [one, other] = [(); 2].map(|()| connect(&database.url()));
+    let _clients = follow(&other);
+    let runs = AtomicU32::new(0);
+    let written = other.write_blocking("see", move |tx| {
+        USERS_BY_LOGIN_NAME.get(tx, "any")?;
         if runs.fetch_add(1, Ordering::Relaxed) == 1 {
-            add_client(&one, "first");
+            let group = Group::new("staff", Uuid::nil(), Timestamp::from_seconds(0));
+            one.write_blocking("add group", move |tx| GROUPS.put(tx, "staff", &group))?;
         }
-        USERS_BY_LOGIN_NAME.put(tx, "number", &Uuid::nil())?;
-        Ok((seen, one.clone()))
+        USERS_BY_LOGIN_NAME.put(tx, "any", &Uuid::nil())?;
+        Ok(runs.load(Ordering::Relaxed))
     });
-    let (seen, one) = seen.unwrap();
-    assert_eq!(seen, 1);
-    add_client(&one, "second");
-    await_clients(&clients, 2);
+    assert_eq!(written.unwrap(), 3);
+}
+
+#[test]
+fn a_client_that_is_stored_again_without_a_change_is_no_change() {
+    let database = set_up(Cluster::shared());
+    let store = connect(&database.url());
+    let clients = follow(&store);
+    add_client(&store, "first");
+    await_clients(&clients, 1);
+    let generation = || database.sql("SELECT n FROM idsvc.generation");
+    let before = generation();
+    let stored_again = store.write_blocking("store again", |tx| {
+        let client = CLIENTS.get(&*tx, "first")?.unwrap();
+        CLIENTS.put(tx, "first", &client)
+    });
+    stored_again.unwrap();
+    assert_eq!(generation(), before);
+}
+
+/// More than the list of changes has, and changes that it no longer has.
+#[test]
+fn a_node_that_has_missed_too_much_reads_everything() {
+    let database = set_up(Cluster::shared());
+    let [one, other] = [(); 2].map(|()| connect(&database.url()));
+    let clients = follow(&other);
+    let client = Client::new(
+        "many",
+        Uuid::nil(),
+        Uuid::nil(),
+        false,
+        Timestamp::from_seconds(0),
+    );
+    let add_many = one.write_blocking("add many", move |tx| {
+        (0..2500).try_for_each(|number| CLIENTS.put(tx, &format!("many-{number}"), &client))
+    });
+    add_many.unwrap();
+    clients.await_count(2500);
+    database.sql("DELETE FROM idsvc.changes");
+    add_client(&one, "one more");
+    clients.await_count(2501);
+    database.sql("BEGIN; DELETE FROM idsvc.changes; UPDATE idsvc.generation SET n = n + 1; COMMIT");
+    add_client(&one, "another");
+    clients.await_count(2502);
+    assert!(clients.read.load(Ordering::Relaxed) >= 2500 + 2502);
 }
 
 #[test]

@@ -36,6 +36,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "observe/",
             "store/",
             "flow/",
+            "limit/charges.rs",
             "federation/",
             "mail/",
         ],

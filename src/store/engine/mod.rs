@@ -125,6 +125,12 @@ pub trait Snapshot {
         to: Bound<&[u8]>,
         visit: &mut Visit<'_>,
     ) -> Result<(), StoreError>;
+
+    /// Whether the records of the catalog that are used here are those that are stored: an outcome counts only if they are. If
+    /// not, the rows have to be read.
+    fn has_stored_catalog(&self) -> bool {
+        false
+    }
 }
 
 /// A transaction. Only the transaction itself sees its writes before the commit.

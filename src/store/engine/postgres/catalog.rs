@@ -1,14 +1,16 @@
 //! The catalog of the node: which generation of it is in memory, and how it is read.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
+use super::changes::{Change, RecentChanges, all_between};
 use super::rows::Wanted;
 use super::{RepeatedRead, State};
-use crate::store::{CatalogReader, CatalogUpdate, StoreError};
+use crate::store::catalog_use::UsedClients;
+use crate::store::{CatalogReader, CatalogUpdate, ChangedRows, StoreError};
 
 #[derive(Default)]
 pub(super) struct CatalogState {
@@ -16,6 +18,7 @@ pub(super) struct CatalogState {
     /// The generation in memory; 0 before the first.
     generation: AtomicI64,
     reload_lock: Mutex<()>,
+    recent: RwLock<RecentChanges>,
 }
 
 impl CatalogState {
@@ -26,14 +29,29 @@ impl CatalogState {
     pub(super) fn generation(&self) -> i64 {
         self.generation.load(Ordering::Acquire)
     }
+
+    /// The generation whose later changes a fetch asks for. Before the first, the whole catalog is read.
+    pub(super) fn known_generation(&self) -> i64 {
+        match self.generation() {
+            0 => i64::MAX,
+            known => known,
+        }
+    }
+
+    /// Whether any of these clients, or anything else of the catalog, was changed after this generation.
+    pub(super) fn has_changed_since(&self, generation: i64, used: &UsedClients) -> bool {
+        let recent = self.recent.read().unwrap_or_else(PoisonError::into_inner);
+        recent.concern(generation, used)
+    }
 }
 
 impl State {
-    /// Reads the catalog if the one in memory is of another generation than the database.
-    /// The database had this generation when it was asked.
+    /// Reads what has changed if the catalog in memory is of another generation than the database.
+    /// The database had this generation, and these changes since the one in memory, when it was asked.
     pub(super) async fn catch_up(
         &self,
         generation: i64,
+        changes: &[Change],
         asked_at: Duration,
         deadline: Instant,
     ) -> Result<(), StoreError> {
@@ -53,50 +71,91 @@ impl State {
                 return Ok(());
             }
             tracing::error!(known, newest, "the database has gone back to an earlier state");
+            return self.read_catalog(deadline).await;
         }
-        self.read_catalog(deadline).await
+        let Some(changes) = all_between(changes, known, generation) else {
+            return self.read_catalog(deadline).await;
+        };
+        let mut changed = ChangedRows::default();
+        for change in changes {
+            changed.add(change.table, &change.key);
+        }
+        // The rows may be newer than this generation. Then they are read once more, with the next one.
+        let read = self.run_reader(Some(&changed), deadline).await?;
+        (read.update)()?;
+        let mut recent = self
+            .catalog
+            .recent
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        recent.add(changes);
+        drop(recent);
+        self.catalog.generation.store(generation, Ordering::Release);
+        self.note_current(asked_at);
+        Ok(())
     }
 
+    /// Reads what has changed since the catalog in memory, if anything has.
     pub(super) async fn reload_catalog(&self) -> Result<(), StoreError> {
-        let deadline = self.deadline();
-        let _guard = self.catalog.reload_lock.lock().await;
-        self.read_catalog(deadline).await
+        self.fetch(Wanted::default(), self.deadline()).await.map(drop)
     }
 
-    /// Reads the catalog, unless the one of this generation was replaced already.
-    pub(super) async fn replace_catalog(&self, generation: i64, deadline: Instant) -> Result<(), StoreError> {
+    /// Reads the whole catalog for the first time.
+    pub(super) async fn load_catalog(&self) -> Result<(), StoreError> {
         let _guard = self.catalog.reload_lock.lock().await;
-        if self.catalog.generation() != generation {
-            return Ok(());
-        }
-        self.read_catalog(deadline).await
+        self.read_catalog(self.deadline()).await
     }
 
+    /// Reads the whole catalog. The lock of the catalog is held.
     async fn read_catalog(&self, deadline: Instant) -> Result<(), StoreError> {
+        let read = self.run_reader(None, deadline).await?;
+        (read.update)()?;
+        let mut recent = self
+            .catalog
+            .recent
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        recent.begin_again(read.generation);
+        drop(recent);
+        self.catalog.generation.store(read.generation, Ordering::Release);
+        self.note_current(read.asked_at);
+        Ok(())
+    }
+
+    /// Runs the reader until all rows are known that it reads, of one snapshot.
+    async fn run_reader(
+        &self,
+        changed: Option<&ChangedRows>,
+        deadline: Instant,
+    ) -> Result<ReadCatalog, StoreError> {
         let mut read = RepeatedRead::default();
-        let mut answered = None;
+        let mut fetched = self.fetch_rows(Wanted::default(), deadline).await?;
         loop {
             let ran = match self.catalog.reader.get() {
-                Some(reader) => read.run(&|snapshot| reader(snapshot)),
+                Some(reader) => read.run(&|snapshot| reader(snapshot, changed)),
                 None => Ok(Ok(Box::new(|| Ok(())) as CatalogUpdate)),
             };
-            match (ran, answered) {
-                (Ok(update), Some((generation, asked_at))) => {
-                    update?()?;
-                    self.catalog.generation.store(generation, Ordering::Release);
-                    self.note_current(asked_at);
-                    return Ok(());
+            match ran {
+                Ok(update) => {
+                    return Ok(ReadCatalog {
+                        update: update?,
+                        generation: fetched.generation,
+                        asked_at: fetched.asked_at,
+                    });
                 }
-                (Ok(_), None) => {
-                    let fetched = self.fetch_rows(Wanted::default(), deadline).await?;
-                    answered = Some((fetched.generation, fetched.asked_at));
-                }
-                (Err(wanted), _) => {
-                    let fetched = self.fetch_rows(wanted?, deadline).await?;
-                    answered = Some((fetched.generation, fetched.asked_at));
-                    read.known = fetched.known;
+                Err(wanted) => {
+                    fetched = self.fetch_rows(wanted?, deadline).await?;
+                    read.known = std::mem::take(&mut fetched.known);
                 }
             }
         }
     }
+}
+
+/// What the reader has read, of the catalog of this generation.
+struct ReadCatalog {
+    update: CatalogUpdate,
+    generation: i64,
+    /// The [`crate::clock::uptime`] at which the last rows were asked for.
+    asked_at: Duration,
 }

@@ -27,7 +27,9 @@ use super::rows::{KeyRange, Reads, Writes};
 use super::sql;
 use crate::random::Random;
 use crate::store::StoreError;
+use crate::store::catalog_use::UsedClients;
 use crate::store::engine::TableId;
+use crate::store::tables::CLIENTS;
 
 /// The most transactions that share a call. Each takes several of the server's locks.
 pub(super) const BATCH_LIMIT: usize = 128;
@@ -39,23 +41,32 @@ pub(super) enum Committed {
     Yes,
     /// Another transaction has changed what it has read.
     Conflict,
-    /// The catalog in memory is not the one in the database.
+    /// What it has used of the catalog has changed.
     CatalogChanged,
+}
+
+/// What a transaction has read and written.
+#[derive(Default)]
+pub(super) struct Ran {
+    /// The generation of the catalog with which it ran, and the clients that it used.
+    pub(super) generation: i64,
+    pub(super) used: UsedClients,
+    pub(super) reads: Reads,
+    pub(super) writes: Writes,
 }
 
 /// A transaction that has run.
 pub(super) struct Commit {
-    /// The generation of the catalog with which it ran.
-    pub(super) generation: i64,
-    pub(super) reads: Reads,
-    pub(super) writes: Writes,
+    pub(super) ran: Ran,
     pub(super) reply: oneshot::Sender<Result<Committed, StoreError>>,
     pub(super) deadline: Instant,
 }
 
-impl Commit {
-    pub(super) fn writes_catalog(&self) -> bool {
-        self.writes.rows().any(|(table, ..)| table.is_in_catalog())
+impl Ran {
+    /// Whether it writes rows of the catalog that count as used by every transaction.
+    fn changes_for_all(&self) -> bool {
+        let mut tables = self.writes.rows().map(|(table, ..)| table);
+        tables.any(|table| table.is_in_catalog() && table != CLIENTS.id())
     }
 
     /// Whether this transaction reads or writes a row that is in `written`.
@@ -76,6 +87,10 @@ impl Commit {
             .rows()
             .any(|(table, key, _)| row_conflicts(table.index(), key))
             || self.reads.rows.keys().any(|place| written.contains(place))
+            || self
+                .used
+                .keys()
+                .any(|key| row_conflicts(CLIENTS.id().index(), key))
             || self
                 .reads
                 .ranges
@@ -101,21 +116,15 @@ async fn serve(connection: &mut Connection, mut batch: Vec<Commit>, state: &Stat
     batch.retain(|commit| !commit.reply.is_closed());
     let (mut members, mut conflicting) = (Vec::new(), Vec::new());
     let mut written = BTreeSet::new();
-    let mut changes_catalog = false;
-    let generation = batch
-        .iter()
-        .map(|commit| commit.generation)
-        .max()
-        .unwrap_or_default();
+    let mut changes_for_all = false;
     for commit in batch {
-        if commit.generation != generation {
-            let _ = commit.reply.send(Ok(Committed::CatalogChanged));
-        } else if changes_catalog || commit.conflicts_with(&written) {
+        if changes_for_all || commit.ran.conflicts_with(&written) {
             conflicting.push(commit);
         } else {
-            changes_catalog = commit.writes_catalog();
+            changes_for_all = commit.ran.changes_for_all();
             written.extend(
                 commit
+                    .ran
                     .writes
                     .rows()
                     .map(|(table, key, _)| (table.index(), key.clone())),
@@ -123,12 +132,12 @@ async fn serve(connection: &mut Connection, mut batch: Vec<Commit>, state: &Stat
             members.push(commit);
         }
     }
-    match send(connection, generation, &members, state, random).await {
+    match send(connection, &members, state, random).await {
         Err(CallError::Refused(error)) if members.len() > 1 => {
             tracing::warn!(%error, "the database refused a batch: its transactions are committed one by one");
             for commit in members {
                 let alone = std::slice::from_ref(&commit);
-                let outcome = send(connection, generation, alone, state, random).await;
+                let outcome = send(connection, alone, state, random).await;
                 reply(vec![commit], outcome, state);
             }
         }
@@ -140,24 +149,21 @@ async fn serve(connection: &mut Connection, mut batch: Vec<Commit>, state: &Stat
     }
 }
 
-fn reply(members: Vec<Commit>, outcome: Result<Option<Vec<i16>>, CallError>, state: &State) {
+fn reply(members: Vec<Commit>, outcome: Result<Vec<i16>, CallError>, state: &State) {
     match outcome {
-        Ok(Some(failed)) => {
-            // A transaction of which several rows have changed is in the list for each.
+        Ok(failed) => {
+            // A transaction of which several rows have changed is in the list for each, and below zero if its catalog has.
             let failed: BTreeSet<i16> = failed.into_iter().collect();
-            state.note_commit(members.len() - failed.len().min(members.len()));
+            let failures = failed.range(0..).count();
+            state.note_commit(members.len() - failures.min(members.len()));
             for (index, commit) in members.into_iter().enumerate() {
-                let committed = if failed.contains(&number(index)) {
-                    Committed::Conflict
-                } else {
-                    Committed::Yes
+                let member = number(index);
+                let committed = match failed.contains(&member) {
+                    true if failed.contains(&(-1 - member)) => Committed::CatalogChanged,
+                    true => Committed::Conflict,
+                    false => Committed::Yes,
                 };
                 let _ = commit.reply.send(Ok(committed));
-            }
-        }
-        Ok(None) => {
-            for commit in members {
-                let _ = commit.reply.send(Ok(Committed::CatalogChanged));
             }
         }
         Err(failure) => {
@@ -170,19 +176,18 @@ fn reply(members: Vec<Commit>, outcome: Result<Option<Vec<i16>>, CallError>, sta
     }
 }
 
-/// Sends a batch until its result is known. Returns the members that failed; `None` if the catalog has changed.
+/// Sends a batch until its result is known. Returns the members that failed.
 ///
 /// The database keeps the result of each batch. So a batch whose answer was lost is sent again, and is not carried out
 /// twice.
 async fn send(
     connection: &mut Connection,
-    generation: i64,
     members: &[Commit],
     state: &State,
     random: &Random,
-) -> Result<Option<Vec<i16>>, CallError> {
+) -> Result<Vec<i16>, CallError> {
     if members.is_empty() {
-        return Ok(Some(Vec::new()));
+        return Ok(Vec::new());
     }
     let id = random.bytes::<16>();
     let id = id.as_slice();
@@ -192,13 +197,14 @@ async fn send(
     let deadline = deadline.unwrap_or_else(Instant::now);
     let mut is_unknown = false;
     let failure = loop {
-        let parameters: [(&(dyn ToSql + Sync), Type); 20] = [
+        let parameters: [(&(dyn ToSql + Sync), Type); 21] = [
             (&id, Type::BYTEA),
             (&is_unknown, Type::BOOL),
-            (&generation, Type::INT8),
-            (&batch.catalog_member, Type::INT2),
             (&batch.lock_hashes, Type::INT8_ARRAY),
             (&batch.lock_is_exclusive, Type::BOOL_ARRAY),
+            (&batch.generations, Type::INT8_ARRAY),
+            (&batch.used_members, Type::INT2_ARRAY),
+            (&batch.used_clients, Type::BYTEA_ARRAY),
             (&batch.read_members, Type::INT2_ARRAY),
             (&batch.read_tables, Type::INT2_ARRAY),
             (&batch.read_keys, Type::BYTEA_ARRAY),
@@ -217,7 +223,8 @@ async fn send(
         let failure = match connection.call(&sql::COMMIT, &parameters, deadline).await {
             Ok(rows) => {
                 state.note_answer(CallKind::Commit);
-                return Ok(rows.first().and_then(|row| row.get(0)));
+                let failed = rows.first().map(|row| row.get(0));
+                return failed.ok_or(CallError::Refused(StoreError::NotSetUp));
             }
             Err(failure) => failure,
         };

@@ -11,6 +11,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::State;
+use super::changes::Change;
 use super::connection::Connection;
 use super::errors::CallError;
 use super::meters::CallKind;
@@ -27,6 +28,8 @@ const BATCH_MAX: usize = 128;
 pub(super) struct Fetched {
     pub(super) known: KnownRows,
     pub(super) generation: i64,
+    /// What has changed since the generation in memory.
+    pub(super) changes: Arc<[Change]>,
     /// The [`uptime`] at which they were asked for.
     pub(super) asked_at: Duration,
 }
@@ -91,7 +94,7 @@ async fn send(
     let deadline = deadline.unwrap_or_else(Instant::now);
     loop {
         let asked_at = uptime();
-        match fetch_batch.send(connection, deadline).await {
+        match fetch_batch.send(connection, state, deadline).await {
             Ok(rows) => {
                 state.note_answer(CallKind::Fetch);
                 let answers = fetch_batch.split(&rows, batch.len(), asked_at);
@@ -119,6 +122,8 @@ pub(super) struct DatabaseState {
     pub(super) generation: i64,
     /// The time in microseconds since the epoch.
     pub(super) clock: i64,
+    /// What has changed in the catalog since the generation in memory.
+    pub(super) changes: Arc<[Change]>,
 }
 
 impl FetchBatch {
@@ -143,13 +148,14 @@ impl FetchBatch {
     pub(super) async fn send(
         &self,
         connection: &mut Connection,
+        state: &State,
         deadline: Instant,
     ) -> Result<Vec<Row>, CallError> {
-        let parameters = self.parameters();
+        let parameters = self.parameters(state.catalog.known_generation());
         connection.call(&sql::GET, &parameters.typed(), deadline).await
     }
 
-    pub(super) fn parameters(&self) -> FetchParameters<'_> {
+    pub(super) fn parameters(&self, known_generation: i64) -> FetchParameters<'_> {
         let ranges = || self.ranges.keys();
         FetchParameters {
             tables: self.keys.keys().map(|(table, _)| number(*table)).collect(),
@@ -162,6 +168,7 @@ impl FetchBatch {
                 .values()
                 .map(|(limit, _)| i32::try_from(*limit).unwrap_or(i32::MAX))
                 .collect(),
+            known_generation,
         }
     }
 
@@ -173,6 +180,7 @@ impl FetchBatch {
         Some(DatabaseState {
             generation: stamp_of(sql::GENERATION_ROW)?,
             clock: stamp_of(sql::CLOCK_ROW)?,
+            changes: rows.iter().filter_map(Change::of).collect(),
         })
     }
 
@@ -180,11 +188,11 @@ impl FetchBatch {
     fn split(&self, rows: &[Row], requests: usize, asked_at: Duration) -> Option<Vec<Fetched>> {
         let mut found = BTreeMap::new();
         let mut in_ranges: BTreeMap<usize, Vec<(Vec<u8>, StoredRow)>> = BTreeMap::new();
-        let generation = Self::database_state(rows)?.generation;
+        let database = Self::database_state(rows)?;
         for row in rows {
             let stamp: i64 = row.get(3);
             match (row.get::<_, i32>(0), row.get::<_, Option<&[u8]>>(1)) {
-                (sql::GENERATION_ROW | sql::CLOCK_ROW, _) => {}
+                (sql::GENERATION_ROW | sql::CLOCK_ROW | sql::CHANGE_ROW, _) => {}
                 (number, key) => {
                     let index = usize::try_from(number).ok()?.checked_sub(1)?;
                     let value = row.get::<_, &[u8]>(2).to_vec();
@@ -199,7 +207,8 @@ impl FetchBatch {
         let mut answers: Vec<_> = (0..requests)
             .map(|_| Fetched {
                 known: KnownRows::default(),
-                generation,
+                generation: database.generation,
+                changes: Arc::clone(&database.changes),
                 asked_at,
             })
             .collect();
@@ -240,10 +249,11 @@ pub(super) struct FetchParameters<'a> {
     range_from: Vec<&'a [u8]>,
     range_to: Vec<Option<&'a [u8]>>,
     range_limits: Vec<i32>,
+    known_generation: i64,
 }
 
 impl FetchParameters<'_> {
-    pub(super) fn typed(&self) -> [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 6] {
+    pub(super) fn typed(&self) -> [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 7] {
         [
             (&self.tables, Type::INT2_ARRAY),
             (&self.keys, Type::BYTEA_ARRAY),
@@ -251,6 +261,7 @@ impl FetchParameters<'_> {
             (&self.range_from, Type::BYTEA_ARRAY),
             (&self.range_to, Type::BYTEA_ARRAY),
             (&self.range_limits, Type::INT4_ARRAY),
+            (&self.known_generation, Type::INT8),
         ]
     }
 }

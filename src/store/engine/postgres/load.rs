@@ -117,7 +117,7 @@ impl DatabaseLoad {
     pub fn commit(self) -> Result<(), StoreError> {
         self.transaction.run(|client| async move {
             client
-                .batch_execute(&format!("{}; COMMIT", sql::COUNT_GENERATION))
+                .batch_execute(&format!("{}; COMMIT", *sql::REPLACE_CATALOG))
                 .await
         })
     }

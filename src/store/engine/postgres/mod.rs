@@ -9,9 +9,11 @@
 //! the server.
 //!
 //! The clients, keys and other records of the catalog are in the memory of every node. They have a generation, which
-//! comes with every fetch. A commit says with which generation it ran, and is refused if that is not the newest one.
+//! comes with every fetch, together with the changes since the one in memory. A commit says with which generation it ran
+//! and which clients it used. It is refused if any of these, or any other record of the catalog, has changed since.
 
 mod catalog;
+mod changes;
 mod commit;
 mod connection;
 mod errors;
@@ -49,6 +51,7 @@ use self::transaction::{ReadResult, RepeatedRead};
 use super::Snapshot;
 use super::writer::Job;
 use crate::clock::uptime;
+use crate::store::catalog_use::UsedClients;
 use crate::store::{Address, CatalogReader, OpenError, Options, StoreError};
 
 const THREAD_NAME: &str = "store";
@@ -181,10 +184,10 @@ impl Postgres {
     /// Reads the catalog into memory by `reader`, now and whenever it has changed.
     pub(in crate::store) fn follow_catalog(&self, reader: CatalogReader) -> Result<(), StoreError> {
         self.state.catalog.set_reader(reader);
-        self.wait_for(|state| async move { state.reload_catalog().await })
+        self.wait_for(|state| async move { state.load_catalog().await })
     }
 
-    /// Reads the catalog again.
+    /// Reads what has changed in the catalog.
     pub(in crate::store) async fn reload_catalog(&self) -> Result<(), StoreError> {
         self.state.reload_catalog().await
     }
@@ -192,6 +195,10 @@ impl Postgres {
     /// The generation of the catalog in memory.
     pub(in crate::store) fn catalog_generation(&self) -> i64 {
         self.state.catalog.generation()
+    }
+
+    pub(in crate::store) fn catalog_has_changed_since(&self, generation: i64, used: &UsedClients) -> bool {
+        self.state.catalog.has_changed_since(generation, used)
     }
 
     /// Refuses further transactions, waits for those that run, and closes the connections. Blocks.

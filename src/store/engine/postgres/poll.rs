@@ -18,7 +18,7 @@ use crate::store::StoreError;
 
 const INTERVAL: Duration = Duration::from_millis(500);
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// After so many polls the results of old batches are removed.
+/// After so many polls the results of old batches and old changes of the catalog are removed.
 const POLLS_PER_CLEANUP: u32 = 120;
 
 /// Polls as long as the store is open.
@@ -32,7 +32,7 @@ pub(super) async fn run(mut connection: Connection, state: Arc<State>) {
         if count % POLLS_PER_CLEANUP == 0 {
             let deadline = Instant::now() + TIMEOUT;
             // It is tried again in a minute.
-            drop(connection.call(sql::FORGET_BATCHES, &[], deadline).await);
+            drop(connection.call(sql::FORGET, &[], deadline).await);
         }
         let commits_fail = state.meters.fails(CallKind::Commit).load(Ordering::Relaxed);
         if commits_fail && probe.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -48,12 +48,12 @@ pub(super) async fn run(mut connection: Connection, state: Arc<State>) {
 async fn poll(connection: &mut Connection, state: &State) -> Result<i64, StoreError> {
     let batch = FetchBatch::new(std::iter::empty());
     let asked_at = uptime();
-    let rows = batch.send(connection, Instant::now() + TIMEOUT).await;
+    let rows = batch.send(connection, state, Instant::now() + TIMEOUT).await;
     let rows = rows.map_err(CallError::into_error)?;
     let database = FetchBatch::database_state(&rows).ok_or(StoreError::NotSetUp)?;
     state.note_answer(CallKind::Fetch);
     state
-        .catch_up(database.generation, asked_at, state.deadline())
+        .catch_up(database.generation, &database.changes, asked_at, state.deadline())
         .await?;
     Ok(database.clock)
 }

@@ -186,6 +186,18 @@ impl Writes {
             .flat_map(|(table, rows)| rows.iter().map(|(key, value)| (*table, key, value.as_ref())))
     }
 
+    /// Leaves out the rows that were read and have this value already.
+    pub(super) fn drop_unchanged(&mut self, known: &KnownRows, reads: &Reads) {
+        for (index, (table, rows)) in &mut self.0 {
+            rows.retain(|key, value| {
+                let place = (*index, key.clone());
+                let is_same = |row: &Option<StoredRow>| row.as_ref().map(|row| &row.value) == value.as_ref();
+                !reads.rows.contains_key(&place) || !known.get(*table, key).is_some_and(is_same)
+            });
+        }
+        self.0.retain(|_, (_, rows)| !rows.is_empty());
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

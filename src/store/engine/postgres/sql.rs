@@ -1,10 +1,13 @@
 //! The tables and functions in the database.
 //!
-//! A table has a key, a value and the stamp of the commit that wrote the row last. All rows are read by `get_v1` and
-//! written by `commit_v1`. Nodes need no right but to execute these functions, and no other role has it.
+//! A table has a key, a value and the stamp of the commit that wrote the row last. All rows are read by `get_v2` and
+//! written by `commit_v2`. Nodes need no right but to execute these functions, and no other role has it.
 //!
-//! Nodes of two releases run side by side during an upgrade. So a function that changes gets a new name, such as `get_v2`.
-//! The names of these two also end with the number of the newest table, such as `get_v1_27`, so a release with another
+//! `changes` has the rows of the catalog that were changed in the last minutes, with the generation that the change made
+//! and the one before it. So a reader sees whether the list has all changes since a generation.
+//!
+//! Nodes of two releases run side by side during an upgrade. So a function that changes gets a new name, such as `get_v3`.
+//! The names of these two also end with the number of the newest table, such as `get_v2_27`, so a release with another
 //! table has functions of its own. A node whose functions are missing does not start.
 
 use std::fmt::Write;
@@ -12,32 +15,36 @@ use std::sync::LazyLock;
 
 use crate::store::engine::TableId;
 use crate::store::schema::META;
-use crate::store::tables;
+use crate::store::tables::{self, CLIENTS};
 
 /// Reads rows and ranges. See [`super::fetch`].
 pub(super) static GET: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT n, k, v, s FROM {}($1, $2, $3, $4, $5, $6)",
-        function("get_v1")
+        "SELECT n, k, v, s FROM {}($1, $2, $3, $4, $5, $6, $7)",
+        function("get_v2")
     )
 });
 
 /// Commits a batch of transactions. See [`super::commit`].
 pub(super) static COMMIT: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)",
-        function("commit_v1")
+        "SELECT {}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)",
+        function("commit_v2")
     )
 });
 
-/// Forgets the results of old batches. This does not wait for the standby.
-pub(super) const FORGET_BATCHES: &str =
-    "SELECT set_config('synchronous_commit', 'off', true), idsvc.forget_batches_v1()";
+/// Forgets the results of old batches and old changes of the catalog. This does not wait for the standby.
+pub(super) const FORGET: &str = "SELECT set_config('synchronous_commit', 'off', true), idsvc.forget_v1()";
 
-/// `n` of the row of `get_v1` that has the generation of the catalog, in `s`.
+/// `n` of the row of `get_v2` that has the generation of the catalog, in `s`.
 pub(super) const GENERATION_ROW: i32 = -1;
-/// `n` of the row of `get_v1` that has the time of the database, in microseconds since the epoch, in `s`.
+/// `n` of the row of `get_v2` that has the time of the database, in microseconds since the epoch, in `s`.
 pub(super) const CLOCK_ROW: i32 = -2;
+/// `n` of the rows of `get_v2` with the changes since a generation: the number of the table and the key in `k`, the
+/// generation before the change in `v`, the one after it in `s`.
+pub(super) const CHANGE_ROW: i32 = -3;
+/// The most changes that a node reads one by one. `get_v2` returns one more, which shows that it has missed too many.
+pub(super) const MOST_CHANGES: usize = 2000;
 
 /// One process at a time sets up a database. The lock ends with the transaction.
 pub(super) const SETUP_LOCK: &str = "SELECT pg_advisory_xact_lock(7236274921)";
@@ -48,7 +55,10 @@ pub(super) const DEFINITIONS: &str = "SELECT concat(
   (SELECT md5(string_agg(prosrc, '' ORDER BY proname)) FROM pg_catalog.pg_proc WHERE pronamespace = to_regnamespace('idsvc')))";
 
 /// Gives the catalog another generation. It is the time, so that no database has one that another one had.
-pub(super) const COUNT_GENERATION: &str = "UPDATE idsvc.generation SET n = greatest(n + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::int8)";
+const COUNT_GENERATION: &str = "UPDATE idsvc.generation SET n = greatest(n + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::int8)";
+/// The same after any change. Nodes read the whole catalog.
+pub(super) static REPLACE_CATALOG: LazyLock<String> =
+    LazyLock::new(|| format!("DELETE FROM idsvc.changes; {COUNT_GENERATION}"));
 
 /// The settings under which each function runs. An index is used even if the table was small when the plan was made.
 const SETTINGS: &str = "SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SECURITY DEFINER";
@@ -66,6 +76,7 @@ pub(super) fn setup() -> String {
 CREATE SEQUENCE IF NOT EXISTS idsvc.stamps;
 CREATE TABLE IF NOT EXISTS idsvc.generation (n int8 NOT NULL);
 INSERT INTO idsvc.generation SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 WHERE NOT EXISTS (SELECT FROM idsvc.generation);
+CREATE TABLE IF NOT EXISTS idsvc.changes (n int8, t int2, k bytea, before int8 NOT NULL, PRIMARY KEY (n, t, k));
 CREATE TABLE IF NOT EXISTS idsvc.batches (id bytea PRIMARY KEY, failed int2[] NOT NULL, at timestamptz NOT NULL DEFAULT now());
 ",
     );
@@ -80,8 +91,9 @@ CREATE TABLE IF NOT EXISTS idsvc.batches (id bytea PRIMARY KEY, failed int2[] NO
     sql.push_str(&commit());
     let _ = writeln!(
         sql,
-        "CREATE OR REPLACE FUNCTION idsvc.forget_batches_v1() RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp SECURITY DEFINER
-AS $$ DELETE FROM idsvc.batches WHERE at < now() - interval '10 minutes' $$;
+        "CREATE OR REPLACE FUNCTION idsvc.forget_v1() RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp SECURITY DEFINER
+AS $$ DELETE FROM idsvc.batches WHERE at < now() - interval '10 minutes';
+DELETE FROM idsvc.changes WHERE n < (extract(epoch FROM now() - interval '10 minutes') * 1000000)::int8 $$;
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA idsvc FROM PUBLIC;"
     );
     sql
@@ -138,10 +150,11 @@ END IF;",
     format!(
         "CREATE OR REPLACE FUNCTION {function}(
   point_tables int2[], point_keys bytea[],
-  range_tables int2[], range_from bytea[], range_to bytea[], range_limits int4[])
+  range_tables int2[], range_from bytea[], range_to bytea[], range_limits int4[], known_generation int8)
 RETURNS TABLE (n int4, k bytea, v bytea, s int8) LANGUAGE plpgsql STABLE {SETTINGS} AS $$
 BEGIN
 RETURN QUERY SELECT {GENERATION_ROW}, NULL::bytea, NULL::bytea, g.n FROM idsvc.generation g;
+RETURN QUERY SELECT {CHANGE_ROW}, int2send(c.t) || c.k, int8send(c.before), c.n FROM idsvc.changes c WHERE c.n > known_generation ORDER BY c.n LIMIT {MOST_CHANGES} + 1;
 RETURN QUERY SELECT {CLOCK_ROW}, NULL::bytea, NULL::bytea, (extract(epoch FROM clock_timestamp()) * 1000000)::int8;
 {points}
 FOR i IN 1 .. cardinality(range_tables) LOOP
@@ -151,7 +164,7 @@ END CASE;
 END LOOP;
 END $$;
 ",
-        function = function("get_v1")
+        function = function("get_v2")
     )
 }
 
@@ -183,15 +196,23 @@ END IF;",
             index = table.index()
         )
     });
+    let catalog: Vec<_> = tables::all()
+        .filter(|table| table.is_in_catalog())
+        .map(|table| table.index().to_string())
+        .collect();
+    let catalog = catalog.join(", ");
     format!(
         "CREATE OR REPLACE FUNCTION {function}(
-  batch bytea, is_sent_again bool, catalog_generation int8, catalog_member int2, lock_hashes int8[], lock_is_exclusive bool[],
+  batch bytea, is_sent_again bool, lock_hashes int8[], lock_is_exclusive bool[],
+  generations int8[], used_members int2[], used_clients bytea[],
   read_members int2[], read_tables int2[], read_keys bytea[], read_stamps int8[],
   range_members int2[], range_tables int2[], range_from bytea[], range_to bytea[], range_limits int4[], range_rows bytea[],
   write_members int2[], write_tables int2[], write_keys bytea[], write_values bytea[])
 RETURNS int2[] LANGUAGE plpgsql VOLATILE {SETTINGS} AS $$
 DECLARE
   failed int2[] := '{{}}';
+  outdated int2[] := '{{}}';
+  newest int8;
   stamp int8;
   visited bytea;
   has_removals bool := array_position(write_values, NULL) IS NOT NULL;
@@ -209,9 +230,15 @@ IF is_sent_again THEN
   UPDATE idsvc.batches b SET at = b.at WHERE b.id = batch RETURNING b.failed INTO failed;
   IF FOUND THEN RETURN failed; END IF;
 END IF;
-PERFORM FROM idsvc.generation g WHERE g.n = catalog_generation;
-IF NOT FOUND THEN RETURN NULL; END IF;
 failed := '{{}}';
+SELECT g.n INTO newest FROM idsvc.generation g;
+IF newest <> ANY (generations) THEN
+  outdated := ARRAY(SELECT (m.m - 1)::int2 FROM unnest(generations) WITH ORDINALITY m(n, m) WHERE m.n <> newest AND (
+    (SELECT c.before FROM idsvc.changes c WHERE c.n > m.n ORDER BY c.n LIMIT 1) IS DISTINCT FROM m.n
+    OR EXISTS (SELECT FROM idsvc.changes c WHERE c.n > m.n AND (c.t <> {clients} OR EXISTS (
+      SELECT FROM unnest(used_members, used_clients) u(m, k) WHERE u.m = m.m - 1 AND u.k = c.k)))));
+  failed := outdated;
+END IF;
 {points}
 FOR i IN 1 .. cardinality(range_tables) LOOP
 CASE range_tables[i]
@@ -221,13 +248,18 @@ IF coalesce(visited, '') <> range_rows[i] THEN failed := failed || range_members
 END LOOP;
 stamp := nextval('idsvc.stamps');
 {writes}
-IF catalog_member IS NOT NULL AND catalog_member <> ALL (failed) THEN
+IF EXISTS (SELECT FROM unnest(write_members, write_tables) w(m, t) WHERE w.t IN ({catalog}) AND w.m <> ALL (failed)) THEN
+  SELECT g.n INTO newest FROM idsvc.generation g FOR UPDATE;
   {COUNT_GENERATION};
+  INSERT INTO idsvc.changes (n, t, k, before) SELECT g.n, w.t, w.k, newest FROM idsvc.generation g, unnest(write_members, write_tables, write_keys) w(m, t, k) WHERE w.t IN ({catalog}) AND w.m <> ALL (failed);
 END IF;
+-- A member whose catalog is outdated is in the list once more, below zero.
+failed := failed || ARRAY(SELECT (-1 - m)::int2 FROM unnest(outdated) m);
 INSERT INTO idsvc.batches (id, failed) VALUES (batch, failed);
 RETURN failed;
 END $$;
 ",
-        function = function("commit_v1")
+        clients = CLIENTS.id().index(),
+        function = function("commit_v2")
     )
 }

@@ -72,7 +72,7 @@ impl OpenTransaction {
         let client = Arc::clone(&self.client);
         self.handle.spawn(async move {
             let batch = FetchBatch::new(std::iter::once(&wanted));
-            let parameters = batch.parameters();
+            let parameters = batch.parameters(i64::MAX);
             let parameters = parameters.typed();
             let rows = client.query_typed(&sql::GET, &parameters);
             let outcome = match tokio::time::timeout(CALL_TIMEOUT, rows).await {

@@ -20,7 +20,7 @@ use crate::store::engine::{Snapshot, Tx};
 use crate::store::record::Record;
 use crate::store::schema::{Schema, meta_put, stored};
 use crate::store::table::Table;
-use crate::store::{CatalogUpdate, OpenError, Options, Store, StoreError};
+use crate::store::{CatalogUpdate, ChangedRows, OpenError, Options, Store, StoreError};
 
 const NUMBERS: Table<String, u32> = Table::new(2, "numbers");
 
@@ -203,7 +203,7 @@ fn a_load_is_seen_whole_or_not_at_all_and_upgrades_its_rows() {
     let store = Store::connect(&address, Options::default()).unwrap();
     let generation = Arc::new(AtomicU32::new(0));
     let seen = Arc::clone(&generation);
-    let reader = move |_: &dyn Snapshot| {
+    let reader = move |_: &dyn Snapshot, _: Option<&ChangedRows>| {
         let seen = Arc::clone(&seen);
         let update = move || {
             seen.fetch_add(1, Ordering::Relaxed);

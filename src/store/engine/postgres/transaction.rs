@@ -7,11 +7,12 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::State;
-use super::commit::{Commit, Committed};
+use super::commit::{Commit, Committed, Ran};
 use super::fetch::{Fetch, Fetched};
-use super::rows::{KnownRows, Reads, Wanted, Writes};
+use super::rows::{KnownRows, Reads, Wanted};
 use super::view::View;
 use crate::store::StoreError;
+use crate::store::catalog_use::CatalogUse;
 use crate::store::engine::Snapshot;
 use crate::store::engine::writer::Job;
 
@@ -98,7 +99,7 @@ impl State {
     /// Fetches rows. If the catalog has changed, it is read first.
     pub(super) async fn fetch(&self, wanted: Wanted, deadline: Instant) -> Result<Fetched, StoreError> {
         let fetched = self.fetch_rows(wanted, deadline).await?;
-        self.catch_up(fetched.generation, fetched.asked_at, deadline)
+        self.catch_up(fetched.generation, &fetched.changes, fetched.asked_at, deadline)
             .await?;
         Ok(fetched)
     }
@@ -115,21 +116,9 @@ impl State {
             .unwrap_or_else(|| Err(self.settings.silence()))
     }
 
-    async fn commit(
-        &self,
-        generation: i64,
-        reads: Reads,
-        writes: Writes,
-        deadline: Instant,
-    ) -> Result<Committed, StoreError> {
+    async fn commit(&self, ran: Ran, deadline: Instant) -> Result<Committed, StoreError> {
         let (reply, receiver) = oneshot::channel();
-        self.commits.put(Commit {
-            generation,
-            reads,
-            writes,
-            reply,
-            deadline,
-        })?;
+        self.commits.put(Commit { ran, reply, deadline })?;
         answer(receiver, deadline)
             .await
             .unwrap_or(Err(StoreError::Interrupted))
@@ -137,10 +126,12 @@ impl State {
 
     /// Commits a transaction that reads and writes nothing, to see whether commits succeed.
     pub(super) async fn commit_nothing(&self) {
-        let generation = self.catalog.generation();
+        let ran = Ran {
+            generation: self.catalog.generation(),
+            ..Ran::default()
+        };
         // The connection notes the outcome.
-        let (reads, writes) = (Reads::default(), Writes::default());
-        drop(self.commit(generation, reads, writes, self.deadline()).await);
+        drop(self.commit(ran, self.deadline()).await);
     }
 
     /// Runs a transaction until it is committed, or fails.
@@ -151,8 +142,11 @@ impl State {
         let outcome = loop {
             let generation = self.catalog.generation();
             let mut view = View::new(&read.known);
-            let ran = catch_unwind(AssertUnwindSafe(|| job.run(&mut view)));
-            let (reads, writes) = (view.reads.into_inner(), view.writes);
+            let mut ended = Ok(Ok(()));
+            let used = CatalogUse::of_transaction(generation, || {
+                ended = catch_unwind(AssertUnwindSafe(|| job.run(&mut view)));
+            });
+            let (reads, mut writes) = (view.reads.into_inner(), view.writes);
             if reads.has_missed() {
                 let wanted = match read.add_missing(reads) {
                     Ok(wanted) => wanted,
@@ -166,28 +160,31 @@ impl State {
                 }
                 continue;
             }
-            match ran {
+            writes.drop_unchanged(&read.known, &reads);
+            match ended {
                 Err(_) => break Err(StoreError::Panicked(job.name())),
                 // The job has the error as its outcome.
                 Ok(Err(_)) => break Ok(()),
                 Ok(Ok(())) if writes.is_empty() => break Ok(()),
                 Ok(Ok(())) => {}
             }
-            let retry = match self.commit(generation, reads, writes, deadline).await {
+            let ran = Ran {
+                generation,
+                used,
+                reads,
+                writes,
+            };
+            match self.commit(ran, deadline).await {
                 Ok(Committed::Yes) => break Ok(()),
                 Ok(Committed::Conflict) => {
                     self.pause_after(conflicts).await;
                     conflicts += 1;
-                    self.fetch(read.wanted.clone(), deadline).await
                 }
-                Ok(Committed::CatalogChanged) => match self.replace_catalog(generation, deadline).await {
-                    Ok(()) => self.fetch(read.wanted.clone(), deadline).await,
-                    Err(error) => Err(error),
-                },
-                Err(error) => Err(error),
-            };
+                Ok(Committed::CatalogChanged) => {}
+                Err(error) => break Err(error),
+            }
             self.note_rerun();
-            match retry {
+            match self.fetch(read.wanted.clone(), deadline).await {
                 Ok(_) if begun.elapsed() > ATTEMPTS_TIMEOUT => break Err(StoreError::Busy),
                 Ok(fetched) => read.known = fetched.known,
                 Err(error) => break Err(error),

@@ -107,6 +107,10 @@ impl Snapshot for View<'_> {
         });
         Ok(())
     }
+
+    fn has_stored_catalog(&self) -> bool {
+        true
+    }
 }
 
 impl Tx for View<'_> {

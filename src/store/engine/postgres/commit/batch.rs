@@ -7,14 +7,17 @@ use ring::digest;
 use super::Commit;
 use crate::store::engine::postgres::fetch::number;
 use crate::store::engine::postgres::rows::group_of;
+use crate::store::tables::CLIENTS;
 
 /// The parameters of [`crate::store::engine::postgres::sql::COMMIT`].
 #[derive(Default)]
 pub(super) struct CommitBatch<'a> {
-    /// The member that changes the catalog. No member comes after it.
-    pub(super) catalog_member: Option<i16>,
     pub(super) lock_hashes: Vec<i64>,
     pub(super) lock_is_exclusive: Vec<bool>,
+    /// The generation of the catalog of each member.
+    pub(super) generations: Vec<i64>,
+    pub(super) used_members: Vec<i16>,
+    pub(super) used_clients: Vec<&'a [u8]>,
     pub(super) read_members: Vec<i16>,
     pub(super) read_tables: Vec<i16>,
     pub(super) read_keys: Vec<&'a [u8]>,
@@ -37,17 +40,22 @@ impl<'a> CommitBatch<'a> {
         let mut locks = Locks::default();
         for (index, commit) in members.iter().enumerate() {
             let member = number(index);
-            let writes_catalog = commit.writes_catalog();
-            locks.lock(CATALOG_LOCK, writes_catalog);
-            batch.catalog_member = writes_catalog.then_some(member);
-            for ((table, key), stamp) in &commit.reads.rows {
+            let ran = &commit.ran;
+            locks.lock(CATALOG_LOCK, ran.changes_for_all());
+            batch.generations.push(ran.generation);
+            for client in ran.used.keys() {
+                locks.lock(lock_of(CLIENTS.id().index(), client), false);
+                batch.used_members.push(member);
+                batch.used_clients.push(client);
+            }
+            for ((table, key), stamp) in &ran.reads.rows {
                 locks.lock(lock_of(*table, key), false);
                 batch.read_members.push(member);
                 batch.read_tables.push(number(*table));
                 batch.read_keys.push(key);
                 batch.read_stamps.push(*stamp);
             }
-            for read in &commit.reads.ranges {
+            for read in &ran.reads.ranges {
                 let group = read.range.group(read.table).unwrap_or_default();
                 locks.lock(lock_of(read.table.index(), group), true);
                 batch.range_members.push(member);
@@ -61,7 +69,7 @@ impl<'a> CommitBatch<'a> {
                 let compared = visited.flat_map(|(key, stamp)| as_compared(key, *stamp));
                 batch.range_rows.push(compared.collect());
             }
-            for (table, key, value) in commit.writes.rows() {
+            for (table, key, value) in ran.writes.rows() {
                 locks.lock(lock_of(table.index(), &[]), false);
                 if let Some(group) = group_of(table, key) {
                     locks.lock(lock_of(table.index(), group), false);
@@ -78,7 +86,7 @@ impl<'a> CommitBatch<'a> {
     }
 }
 
-/// The lock of the catalog: shared by every transaction, exclusive for one that changes the catalog.
+/// The lock of the catalog: shared by every transaction, exclusive for one that changes more of it than clients.
 pub(in crate::store::engine::postgres) const CATALOG_LOCK: i64 = i64::MIN;
 
 /// Locks in the order in which they are taken, and whether each is exclusive.
@@ -91,7 +99,7 @@ impl Locks {
     }
 }
 
-/// A visited row as `commit_v1` compares it. The stamp alone is not enough: all rows of a batch have the same one.
+/// A visited row as `commit_v2` compares it. The stamp alone is not enough: all rows of a batch have the same one.
 fn as_compared(key: &[u8], stamp: i64) -> Vec<u8> {
     let length = u32::try_from(key.len()).unwrap_or(u32::MAX);
     [&stamp.to_be_bytes()[..], &length.to_be_bytes(), key].concat()
