@@ -111,6 +111,7 @@ pub(super) fn limits(reader: &mut Reader<'_>, memory: Read<&MemoryPlan>) -> Read
         anonymous_per_client: reader.read(&ANONYMOUS_PER_CLIENT)?,
         all_requests: memory.requests,
         all_bodies_kib: memory.bodies_kib,
+        counts_kib: memory.counts_kib,
     })
 }
 

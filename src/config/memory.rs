@@ -2,7 +2,8 @@
 //!
 //! | what | may take |
 //! |---|---|
-//! | the program, counts by address, writes that wait, background work | 20 MiB |
+//! | the program, writes that wait, background work | 16 MiB |
+//! | what is counted by address and by name | a 16th of it all, 21 MiB at most |
 //! | a password that is hashed | `password.memory_kib` |
 //! | a password of `password.blocklist_file` | 8 bytes |
 //! | a connection, with a header that is as long as may be | 56 KiB |
@@ -17,13 +18,13 @@
 use std::ops::RangeInclusive;
 
 use super::memory_limit::MemoryLimit;
-use crate::limit::{ALL_BODIES_KIB, ALL_REQUESTS};
+use crate::limit::{ALL_BODIES_KIB, ALL_COUNTS_KIB, ALL_REQUESTS};
 use crate::net::Limits;
 use crate::password::{MAX_MEMORY_KIB, PasswordParams, PoolSize};
 
 const KIB_PER_MIB: u64 = 1 << 10;
 /// The program and all that is not shared out.
-const BASE_KIB: u64 = 20 * KIB_PER_MIB;
+const BASE_KIB: u64 = 16 * KIB_PER_MIB;
 const CONNECTION_KIB: u64 = 56;
 /// The TLS library keeps the chain of a client, and so does the service.
 const MTLS_CONNECTION_KIB: u64 = CONNECTION_KIB + 2 * 24;
@@ -57,6 +58,8 @@ pub struct MemoryPlan {
     pub requests: usize,
     /// Memory for the bodies of requests, in KiB.
     pub bodies_kib: usize,
+    /// Memory for what is counted by address and by name, in KiB.
+    pub counts_kib: usize,
     /// The threads that hash passwords, and their queue.
     pub passwords: PoolSize,
     /// The most memory of one hash, in KiB.
@@ -107,6 +110,7 @@ impl MemorySettings {
         };
         let cache = (whole / 32).clamp(2 * KIB_PER_MIB, CACHE_KIB);
         let bodies = (whole / 12).min(as_u64(ALL_BODIES_KIB));
+        let counts = (whole / 16).min(as_u64(ALL_COUNTS_KIB));
         let hashing = cost.saturating_mul(as_u64(passwords.threads));
         let registrants = if self.takes_registrants {
             2 * registrants_kib(whole)
@@ -114,7 +118,7 @@ impl MemorySettings {
             0
         };
         let rest = whole
-            .saturating_sub(BASE_KIB + cache + bodies + registrants)
+            .saturating_sub(BASE_KIB + counts + cache + bodies + registrants)
             .saturating_sub(hashing)
             .saturating_sub(as_u64(self.blocked_passwords) * BLOCKED_PASSWORD_BYTES / 1024);
         let most = as_u64(Limits::MAX_CONNECTIONS);
@@ -136,6 +140,7 @@ impl MemorySettings {
             mtls_connections: as_usize(mtls_connections),
             requests: as_usize(left.clamp(FEWEST, as_u64(ALL_REQUESTS))),
             bodies_kib: as_usize(bodies),
+            counts_kib: as_usize(counts),
             passwords,
             hash_limit_kib: u32::try_from(limit_kib).unwrap_or(u32::MAX),
             cache_bytes: as_usize(cache << 10),
@@ -144,7 +149,7 @@ impl MemorySettings {
         plan.warning = self.limit.and_then(|MemoryLimit { bytes, origin }| {
             let mib = bytes >> 20;
             if rest < FEWEST * CONNECTION_KIB {
-                let (hashing, base) = (hashing / KIB_PER_MIB, (BASE_KIB + cache + bodies + registrants) / KIB_PER_MIB);
+                let (hashing, base) = (hashing / KIB_PER_MIB, (BASE_KIB + counts + cache + bodies + registrants) / KIB_PER_MIB);
                 return Some(format!(
                     "{mib} MiB ({origin}) are too few: hashing passwords takes {hashing} MiB, and the service {base} MiB without any connection. Give it more memory, or lower password.workers or password.memory_kib"
                 ));

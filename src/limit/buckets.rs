@@ -14,6 +14,7 @@
 //! were charged than the table has slots; then the table as a whole is the limit. A [check](Buckets::check) takes
 //! nothing over: no flood keeps out a name that has done nothing.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -21,11 +22,10 @@ use std::time::Duration;
 use super::charges::{self, Charge};
 use crate::clock::Timestamp;
 
-/// Slots in one table: a mebibyte in all.
-const SLOTS: usize = 1 << 16;
 const WAYS: usize = 8;
 const SHARDS: usize = 64;
-const SETS_PER_SHARD: usize = SLOTS / SHARDS / WAYS;
+/// The sets of one shard. With the most, a table takes a mebibyte.
+const SETS_PER_SHARD: RangeInclusive<usize> = 4..=128;
 
 /// How far the times of concurrent requests may lie apart, in milliseconds. A clock that goes back further was set
 /// back.
@@ -104,6 +104,7 @@ impl Key {
 pub struct Buckets {
     rule: Rule,
     shards: Vec<Mutex<Shard>>,
+    sets_per_shard: usize,
     /// All buckets are empty from this moment on.
     all_empty_at: AtomicU64,
 }
@@ -124,11 +125,14 @@ struct Slot {
 }
 
 impl Buckets {
-    /// A table of empty buckets.
-    pub fn new(rule: Rule) -> Self {
+    /// A table of empty buckets that takes at most so many bytes. It takes no less than 32 KiB, and no more than a
+    /// mebibyte.
+    pub fn new(rule: Rule, bytes: usize) -> Self {
+        let sets = bytes / (SHARDS * WAYS * size_of::<Slot>());
         Self {
             rule,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            sets_per_shard: sets.clamp(*SETS_PER_SHARD.start(), *SETS_PER_SHARD.end()),
             all_empty_at: AtomicU64::new(0),
         }
     }
@@ -233,7 +237,7 @@ impl Buckets {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         shard.notice_time(now);
-        shard.slot(key).map(work)
+        shard.slot(key, self.sets_per_shard).map(work)
     }
 }
 
@@ -247,11 +251,11 @@ impl Shard {
         self.latest = self.latest.max(now);
     }
 
-    fn slot(&mut self, key: Key) -> Option<&mut Slot> {
+    fn slot(&mut self, key: Key, sets: usize) -> Option<&mut Slot> {
         if self.slots.is_empty() {
-            self.slots = vec![Slot::default(); SETS_PER_SHARD * WAYS];
+            self.slots = vec![Slot::default(); sets * WAYS];
         }
-        let set = usize::try_from(key.set / SHARDS as u64).unwrap_or(0) % SETS_PER_SHARD;
+        let set = usize::try_from(key.set / SHARDS as u64).unwrap_or(0) % sets;
         let slots = self.slots.chunks_exact_mut(WAYS).nth(set)?;
         match slots.iter().position(|slot| slot.tag == key.tag) {
             Some(own) => slots.get_mut(own),
@@ -275,6 +279,7 @@ pub(super) mod tests {
 
     const START: Timestamp = Timestamp::from_seconds(1_800_000_000);
     const TEN_THEN_ONE_A_MINUTE: Rule = Rule::new(10, Duration::from_mins(1));
+    const MOST: usize = 1 << 20;
 
     fn key(number: u64) -> Key {
         Key::new(digest(&SHA256, &number.to_be_bytes()).as_ref(), 1)
@@ -291,7 +296,7 @@ pub(super) mod tests {
 
     /// The bytes of a table in which every slot is allocated.
     pub(crate) fn most_bytes() -> usize {
-        SHARDS * (size_of::<Mutex<Shard>>() + SETS_PER_SHARD * WAYS * size_of::<Slot>())
+        SHARDS * (size_of::<Mutex<Shard>>() + SETS_PER_SHARD.end() * WAYS * size_of::<Slot>())
     }
 
     pub(crate) fn bytes(buckets: &Buckets) -> usize {
@@ -305,7 +310,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_few_may_be_done_at_once_and_then_one_at_a_time() {
-        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
+        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE, MOST);
         assert_eq!(taken(&buckets, 1, 12, START), 10);
         assert_eq!(buckets.take(key(1), START), Err(RetryAfter(60_000)));
         assert_eq!(buckets.take(key(1), START + seconds(59)), Err(RetryAfter(1_000)));
@@ -316,14 +321,14 @@ pub(super) mod tests {
 
     #[test]
     fn what_is_refused_costs_nothing() {
-        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
+        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE, MOST);
         assert_eq!(taken(&buckets, 1, 5_000, START), 10);
         assert_eq!(taken(&buckets, 1, 1, START + seconds(60)), 1);
     }
 
     #[test]
     fn what_is_given_back_may_be_done_again() {
-        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
+        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE, MOST);
         for _ in 0..100 {
             buckets.take(key(1), START).unwrap();
             buckets.refund(key(1), START);
@@ -335,7 +340,7 @@ pub(super) mod tests {
 
     #[test]
     fn looking_costs_nothing_and_what_was_done_counts() {
-        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
+        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE, MOST);
         let untouched = || -> Key { panic!("no key is needed while nothing is held") };
         assert_eq!(buckets.check(untouched, START), Ok(()));
         for _ in 0..1_000 {
@@ -349,7 +354,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_wide_bucket_holds_as_many_times_more() {
-        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
+        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE, MOST);
         let wide = Key {
             multiplier: 8,
             ..key(1)
@@ -361,7 +366,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_million_names_take_a_mebibyte() {
-        let buckets = Buckets::new(Rule::new(30, Duration::from_secs(20)));
+        let buckets = Buckets::new(Rule::new(30, Duration::from_secs(20)), MOST);
         assert!(bytes(&buckets) < 8 * 1024, "an idle table takes next to nothing");
         for number in 0..1_000_000 {
             let second = number / 4_000;
@@ -375,10 +380,26 @@ pub(super) mod tests {
         assert!(most_bytes() < (1 << 20) + 8 * 1024);
     }
 
+    /// A small table is soon full, and what was pushed out of it still counts.
+    #[test]
+    fn a_table_takes_no_more_than_it_is_given() {
+        for bytes_given in [0, 100_000, 200_000, MOST, usize::MAX] {
+            let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE, bytes_given);
+            let own = u64::MAX;
+            assert_eq!(taken(&buckets, own, 20, START), 10);
+            for number in 0..100_000 {
+                let _ = buckets.take(key(number), START);
+            }
+            assert_eq!(taken(&buckets, own, 1, START), 0);
+            let most = bytes_given.clamp(32 << 10, MOST) + SHARDS * size_of::<Mutex<Shard>>();
+            assert!(bytes(&buckets) <= most, "{bytes_given}: {}", bytes(&buckets));
+        }
+    }
+
     /// The attack: an attacker fills their own bucket, evicts it by filling others, and comes back.
     #[test]
     fn nobody_empties_a_bucket_by_filling_others() {
-        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
+        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE, MOST);
         let own = u64::MAX;
         assert_eq!(taken(&buckets, own, 20, START), 10);
         for number in 0..1_000_000 {
@@ -391,7 +412,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_bucket_that_is_pushed_out_leaves_what_was_in_it() {
-        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
+        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE, MOST);
         let same_set = |tag: u64| Key {
             set: 7,
             tag,
@@ -413,7 +434,7 @@ pub(super) mod tests {
     /// Otherwise a sign-in with the right password would refund the guesses of another person.
     #[test]
     fn who_was_pushed_out_gives_back_nothing_of_anybody_else() {
-        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
+        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE, MOST);
         let same_set = |tag: u64| Key {
             set: 7,
             tag,
@@ -432,7 +453,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_flood_keeps_nobody_out_who_is_only_looked_at_and_nobody_in_who_is_full() {
-        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
+        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE, MOST);
         let own = u64::MAX;
         let fill = |number: u64| (0..10).for_each(|_| buckets.add(key(number), START));
         fill(own);
@@ -449,7 +470,7 @@ pub(super) mod tests {
 
     #[test]
     fn after_a_flood_everything_is_as_before() {
-        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
+        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE, MOST);
         for number in 0..1_000_000 {
             let _ = buckets.take(key(number), START);
         }
@@ -461,14 +482,14 @@ pub(super) mod tests {
 
     #[test]
     fn a_clock_that_jumps_forward_forgives() {
-        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
+        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE, MOST);
         assert_eq!(taken(&buckets, 1, 10, START), 10);
         assert_eq!(taken(&buckets, 1, 20, START + Duration::from_hours(24)), 10);
     }
 
     #[test]
     fn a_clock_that_jumps_back_locks_nobody_out() {
-        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
+        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE, MOST);
         assert_eq!(taken(&buckets, 1, 10, START), 10);
         let earlier = START - Duration::from_hours(24);
         assert_eq!(taken(&buckets, 1, 20, earlier), 10);
@@ -484,14 +505,14 @@ pub(super) mod tests {
 
     #[test]
     fn requests_that_overtake_each_other_do_not_empty_a_bucket() {
-        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
+        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE, MOST);
         assert_eq!(taken(&buckets, 1, 10, START), 10);
         assert_eq!(taken(&buckets, 1, 10, START - seconds(30)), 0);
     }
 
     #[test]
     fn of_many_at_once_no_more_get_in_than_one_after_the_other() {
-        let buckets = Arc::new(Buckets::new(TEN_THEN_ONE_A_MINUTE));
+        let buckets = Arc::new(Buckets::new(TEN_THEN_ONE_A_MINUTE, MOST));
         let admitted = Arc::new(AtomicU32::new(0));
         let threads: Vec<_> = (0..8)
             .map(|_| {

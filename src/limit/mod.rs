@@ -103,6 +103,11 @@ const OUTAGE_LOG: Rule = Rule::new(1, Duration::from_mins(1));
 
 /// The most memory for the request bodies of all addresses, in KiB: 64 MiB.
 pub const ALL_BODIES_KIB: usize = 64 * 1024;
+/// The most memory for what is counted by address and by name, in KiB: a mebibyte for each table of buckets.
+pub const ALL_COUNTS_KIB: usize = TABLES * 1024;
+/// The tables of buckets in a [`Limiter`].
+const TABLES: usize = 21;
+
 /// Memory for the request bodies of one address, in KiB.
 const BODIES_KIB: usize = 8 * 1024;
 
@@ -128,6 +133,8 @@ pub struct LimitPolicy {
     pub all_requests: usize,
     /// Memory for the request bodies of all addresses, in KiB, at most [`ALL_BODIES_KIB`].
     pub all_bodies_kib: usize,
+    /// Memory for what is counted by address and by name, in KiB, at most [`ALL_COUNTS_KIB`].
+    pub counts_kib: usize,
 }
 
 /// The limits and the current counts.
@@ -188,31 +195,32 @@ impl Limiter {
             let limit = if policy.enabled { limit } else { usize::MAX };
             ConcurrencyLimit::new(limit, all, policy.exempt.clone())
         };
+        let table = |rule| Buckets::new(rule, (policy.counts_kib << 10) / TABLES);
         Self {
             digest_key: Zeroizing::new(random.bytes()),
-            accounts: Arc::new(Buckets::new(ACCOUNT)),
-            sign_ins: Arc::new(Buckets::new(SIGN_IN)),
-            typed_passwords: Buckets::new(TYPED_PASSWORD),
-            provider_answers: Buckets::new(PROVIDER_ANSWER),
-            registrant_fetches: Buckets::new(REGISTRANT_FETCH),
-            registrant_hosts: Buckets::new(REGISTRANT_HOST),
-            registrant_host_shares: Buckets::new(REGISTRANT_HOST_SHARE),
-            mail_recipients: Buckets::new(MAIL_TO_RECIPIENT),
-            mail_senders: Buckets::new(MAIL_FROM_ADDRESS),
-            typed_codes: Buckets::new(TYPED_CODE),
-            wrong_codes: Buckets::new(WRONG_CODE),
-            device_codes: Buckets::new(DEVICE_CODE),
-            wrong_user_codes: Buckets::new(WRONG_USER_CODE),
-            all_people: Buckets::new(ALL_PEOPLE),
-            clients: Buckets::new(CLIENT),
-            client_auth_by_ip: Buckets::new(CLIENT_AUTH_BY_IP),
-            registrations: Buckets::new(REGISTRATION),
-            refusal_logs: Buckets::new(REFUSAL_LOG),
+            accounts: Arc::new(table(ACCOUNT)),
+            sign_ins: Arc::new(table(SIGN_IN)),
+            typed_passwords: table(TYPED_PASSWORD),
+            provider_answers: table(PROVIDER_ANSWER),
+            registrant_fetches: table(REGISTRANT_FETCH),
+            registrant_hosts: table(REGISTRANT_HOST),
+            registrant_host_shares: table(REGISTRANT_HOST_SHARE),
+            mail_recipients: table(MAIL_TO_RECIPIENT),
+            mail_senders: table(MAIL_FROM_ADDRESS),
+            typed_codes: table(TYPED_CODE),
+            wrong_codes: table(WRONG_CODE),
+            device_codes: table(DEVICE_CODE),
+            wrong_user_codes: table(WRONG_USER_CODE),
+            all_people: table(ALL_PEOPLE),
+            clients: table(CLIENT),
+            client_auth_by_ip: table(CLIENT_AUTH_BY_IP),
+            registrations: table(REGISTRATION),
+            refusal_logs: table(REFUSAL_LOG),
             unlogged_refusals: AtomicU64::new(0),
-            outage_log: Buckets::new(OUTAGE_LOG),
+            outage_log: table(OUTAGE_LOG),
             unlogged_outages: AtomicU64::new(0),
-            anonymous_addresses: Buckets::new(Rule::hourly(policy.anonymous_per_address)),
-            anonymous_clients: Buckets::new(Rule::hourly(policy.anonymous_per_client)),
+            anonymous_addresses: table(Rule::hourly(policy.anonymous_per_address)),
+            anonymous_clients: table(Rule::hourly(policy.anonymous_per_client)),
             bodies: concurrency(BODIES_KIB, policy.all_bodies_kib),
             requests: concurrency(REQUESTS, policy.all_requests),
             policy,

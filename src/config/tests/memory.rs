@@ -38,8 +38,8 @@ fn all_that_there_may_be_at_once_fits_into_the_memory() {
     for mib in [48, 64, 100, 128, 256, 500, 512, 1000, 2048, 4096] {
         let plan = plan(mib, "");
         let hashing = plan.passwords.threads * 19;
-        let kib = 56 * plan.connections + 40 * plan.requests + plan.bodies_kib;
-        let all = 20 + hashing + (plan.cache_bytes >> 20) + (kib >> 10);
+        let kib = 56 * plan.connections + 40 * plan.requests + plan.bodies_kib + plan.counts_kib;
+        let all = 16 + hashing + (plan.cache_bytes >> 20) + (kib >> 10);
         // With the least memory the fewest requests do not quite fit.
         assert!(
             all <= usize::try_from(mib).unwrap() + 2,
@@ -63,8 +63,9 @@ fn connections_where_clients_show_certificates_fit_into_the_memory_too() {
     let plan = |mib| plan(mib, "tls.mtls_listen = \"127.0.0.1:9443\"\n");
     for mib in [64, 100, 128, 256, 512, 4096] {
         let plan = plan(mib);
-        let kib = 56 * plan.connections + 104 * plan.mtls_connections + 40 * plan.requests + plan.bodies_kib;
-        let all = 20 + plan.passwords.threads * 19 + (plan.cache_bytes >> 20) + (kib >> 10);
+        let shared = plan.bodies_kib + plan.counts_kib;
+        let kib = 56 * plan.connections + 104 * plan.mtls_connections + 40 * plan.requests + shared;
+        let all = 16 + plan.passwords.threads * 19 + (plan.cache_bytes >> 20) + (kib >> 10);
         assert!(
             all <= usize::try_from(mib).unwrap() + 2,
             "{mib} MiB: {all} MiB, {plan:?}"

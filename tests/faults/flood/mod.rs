@@ -2,6 +2,7 @@
 //! connections of the attackers end.
 
 mod certificate;
+mod filled;
 mod http_2;
 mod slow;
 mod small;
