@@ -101,5 +101,6 @@ mod tidy;
 mod unproven_holder;
 mod volumes;
 mod watch;
+mod webauthn_mutations;
 mod webauthn_vectors;
 mod wycheproof;

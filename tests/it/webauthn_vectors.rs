@@ -9,36 +9,36 @@ use serde::Deserialize;
 use crate::harness::report::report;
 
 #[derive(Deserialize)]
-struct Vector {
-    name: String,
-    registration: RegistrationVector,
-    authentication: AuthenticationVector,
+pub(crate) struct Vector {
+    pub(crate) name: String,
+    pub(crate) registration: RegistrationVector,
+    pub(crate) authentication: AuthenticationVector,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RegistrationVector {
+pub(crate) struct RegistrationVector {
     #[serde(deserialize_with = "bytes")]
-    challenge: Vec<u8>,
+    pub(crate) challenge: Vec<u8>,
     #[serde(rename = "clientDataJSON", deserialize_with = "bytes")]
-    client_data: Vec<u8>,
+    pub(crate) client_data: Vec<u8>,
     #[serde(deserialize_with = "bytes")]
-    attestation_object: Vec<u8>,
+    pub(crate) attestation_object: Vec<u8>,
     #[serde(deserialize_with = "bytes")]
-    credential_id: Vec<u8>,
+    pub(crate) credential_id: Vec<u8>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct AuthenticationVector {
+pub(crate) struct AuthenticationVector {
     #[serde(deserialize_with = "bytes")]
-    challenge: Vec<u8>,
+    pub(crate) challenge: Vec<u8>,
     #[serde(rename = "clientDataJSON", deserialize_with = "bytes")]
-    client_data: Vec<u8>,
+    pub(crate) client_data: Vec<u8>,
     #[serde(deserialize_with = "bytes")]
-    authenticator_data: Vec<u8>,
+    pub(crate) authenticator_data: Vec<u8>,
     #[serde(deserialize_with = "bytes")]
-    signature: Vec<u8>,
+    pub(crate) signature: Vec<u8>,
 }
 
 fn bytes<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
@@ -49,13 +49,13 @@ fn bytes<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D
         .collect())
 }
 
-struct RelyingParty {
+pub(crate) struct RelyingParty {
     id: &'static str,
     origins: [String; 1],
 }
 
 impl RelyingParty {
-    fn new(id: &'static str) -> Self {
+    pub(crate) fn new(id: &'static str) -> Self {
         Self {
             id,
             origins: [format!("https://{id}")],
@@ -70,7 +70,7 @@ impl RelyingParty {
         }
     }
 
-    fn register(&self, vector: &RegistrationVector) -> Result<NewCredential, WebAuthnError> {
+    pub(crate) fn register(&self, vector: &RegistrationVector) -> Result<NewCredential, WebAuthnError> {
         let registration = Registration {
             client_data: &vector.client_data,
             attestation_object: &vector.attestation_object,
@@ -78,7 +78,7 @@ impl RelyingParty {
         registration.verify(&self.expects(&vector.challenge))
     }
 
-    fn sign_in(
+    pub(crate) fn sign_in(
         &self,
         vector: &AuthenticationVector,
         credential: &NewCredential,
@@ -96,6 +96,16 @@ impl RelyingParty {
         let state = assertion.verify(&self.expects(&vector.challenge), &stored)?;
         Ok((state.sign_count, state.backed_up))
     }
+}
+
+/// What other programs registered and signed.
+pub(crate) fn vectors() -> Vec<Vector> {
+    let files = [
+        include_str!("../vectors/webauthn/passkey-authenticator.json"),
+        include_str!("../vectors/webauthn/fido2.json"),
+    ];
+    let vectors = files.map(|file| serde_json::from_str::<Vec<Vector>>(file).unwrap());
+    vectors.into_iter().flatten().collect()
 }
 
 fn changed(bytes: &[u8], at: usize) -> Vec<u8> {
@@ -179,17 +189,12 @@ fn accepts(relying_party: &RelyingParty, vector: &Vector) {
 #[test]
 fn passkeys_of_other_programs_are_accepted_and_changed_ones_are_not() {
     let relying_party = RelyingParty::new("id.example.org");
-    for file in [
-        include_str!("../vectors/webauthn/passkey-authenticator.json"),
-        include_str!("../vectors/webauthn/fido2.json"),
-    ] {
-        for vector in serde_json::from_str::<Vec<Vector>>(file).unwrap() {
-            if vector.name.ends_with("without user verification") {
-                let refused = relying_party.register(&vector.registration);
-                assert_eq!(refused, Err(WebAuthnError::UserNotVerified), "{}", vector.name);
-            } else {
-                accepts(&relying_party, &vector);
-            }
+    for vector in vectors() {
+        if vector.name.ends_with("without user verification") {
+            let refused = relying_party.register(&vector.registration);
+            assert_eq!(refused, Err(WebAuthnError::UserNotVerified), "{}", vector.name);
+        } else {
+            accepts(&relying_party, &vector);
         }
     }
 }

@@ -258,7 +258,7 @@ async fn with_64_mib_the_service_lives_with_all_that_strangers_can_fill() {
 /// Fills everything, and says what it took.
 fn fill(running: &Running<'_>, website: &Upstream) -> String {
     const THREADS: usize = 3;
-    let (strangers, sign_ins) = (amount(90, 1500), amount(3, 60));
+    let (strangers, sign_ins) = (amount(90, 900), amount(3, 60));
     let used = || memory(running, "RssAnon");
     let empty = used();
     thread::scope(|scope| {
