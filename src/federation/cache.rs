@@ -130,11 +130,12 @@ fn has_passed(earlier: Timestamp, span: Duration, now: Timestamp) -> bool {
 }
 
 impl<T> EntryState<T> {
-    /// The document, if it may still be used.
+    /// The document, if it may still be used. One that was fetched while the clock was ahead is not, because it would last
+    /// too long.
     fn usable(&self, stale_period: Duration, now: Timestamp) -> Option<&Arc<T>> {
         self.document
             .as_ref()
-            .filter(|_| now < self.fresh_until + stale_period)
+            .filter(|_| now < self.fresh_until + stale_period && !self.fetched_at.is_ahead_of(now))
     }
 
     fn is_fresh(&self, now: Timestamp) -> bool {

@@ -223,8 +223,14 @@ impl OneTimeLink {
         is_mailed || requested_in.is_none_or(|sign_in| sign_in.transaction == transaction)
     }
 
-    /// Whether it can be used with this secret.
-    pub fn is_valid(&self, secret: Digest<LinkSecret>, now: Timestamp) -> bool {
-        self.digest == secret && now < self.expires_at && self.purpose != LinkPurpose::Nothing
+    /// Whether it can be used with this secret. `id` is its time-ordered id.
+    pub fn is_valid(&self, id: Uuid, secret: Digest<LinkSecret>, now: Timestamp) -> bool {
+        self.digest == secret && self.is_live(id, now) && self.purpose != LinkPurpose::Nothing
+    }
+
+    /// Whether it lasts until now. One that was made while the clock was ahead does not count
+    /// ([`Timestamp::is_ahead_of`]).
+    pub fn is_live(&self, id: Uuid, now: Timestamp) -> bool {
+        now < self.expires_at && !Timestamp::of_id(id).is_ahead_of(now)
     }
 }

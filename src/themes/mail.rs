@@ -225,6 +225,36 @@ mod tests {
         assert!(drawn.html.starts_with("<p>Acme &amp; Co</p><p"), "{}", drawn.html);
     }
 
+    /// The operator wrote the templates. What is printed in them comes from others.
+    #[test]
+    fn hostile_values_stay_text_in_the_templates_of_mails() {
+        const EVIL: &str =
+            "\"><script>{{ 7 * 7 }}{% include 'mail/layout.html' %}</script><a href='//evil.example'>";
+        let every = "{{ product }}{{ link }}{{ code }}{{ expires }}{% for fact in facts %}\
+            {{ fact.name }}: {{ fact.value }} {{ text.mail_test_lead|with(fact.value) }}{% endfor %}{{ content }}";
+        let html = format!("<p title=\"{{{{ link }}}}\">{every}</p>");
+        let theme = theme(&[("mail/layout.html", &html), ("mail/layout.txt", every)]);
+        let mail = Mail {
+            kind: MailKind::AddressChanged,
+            link: Some(EVIL.to_owned()),
+            code: Some(EVIL.to_owned()),
+            expires: Some(EVIL.to_owned()),
+            device: Some(EVIL.to_owned()),
+            network: Some(EVIL.to_owned()),
+            time: Some(EVIL.to_owned()),
+            new_address: Some(EVIL.to_owned()),
+            account_id: Some(EVIL.to_owned()),
+        };
+        let drawn = theme.draw_mail(&mail, Locale::english());
+        assert_eq!(drawn.faults, []);
+        for tag in ["<script", "href='//evil", "title=\"\"", "49"] {
+            assert!(!drawn.html.contains(tag), "{tag}: {}", drawn.html);
+        }
+        assert!(drawn.html.matches("7 * 7").count() >= 10, "{}", drawn.html);
+        assert!(drawn.text.contains(EVIL), "a text is not escaped: {}", drawn.text);
+        assert!(!drawn.subject.contains("evil"));
+    }
+
     #[test]
     fn a_template_that_leaves_out_the_link_or_the_code_is_not_used() {
         for (name, template, place) in [

@@ -194,6 +194,11 @@ impl Upstream {
         self.script.lock().unwrap().says.insert(path.to_owned(), say);
     }
 
+    /// What it says at a path now.
+    pub(crate) fn honest_answer(&self, path: &str) -> Option<Say> {
+        self.script.lock().unwrap().says.get(path).cloned()
+    }
+
     /// Publishes these keys.
     pub(crate) fn publish(&self, keys: &[&SigningKey]) {
         self.say("/jwks", Say::Json(published(keys)));

@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
+use crate::clock::EARLIEST;
 
 const URL: &str = "https://up.example/jwks";
 
@@ -232,4 +233,25 @@ async fn an_unused_document_is_removed() {
     source.cache.refresh(source.now, |_| source.fetch()).await;
     assert_eq!(source.cache.entries.lock().unwrap().len(), 0);
     assert_eq!(source.fetched(), 1);
+}
+
+/// Nothing fetches the documents of clients in the background, so a withdrawn key would be used for as long as the clock was
+/// ahead.
+#[tokio::test]
+async fn a_document_that_was_fetched_while_the_clock_was_ahead_is_fetched_again() {
+    for policy in [CachePolicy::PUBLISHED, CachePolicy::REGISTRANT_KEYS] {
+        let mut source = Source::new();
+        source.cache = Cache::new(policy, Random::seeded(1));
+        let right = EARLIEST + Duration::from_hours(24);
+        source.now = right + Duration::from_hours(24 * 365);
+        assert_eq!(source.get().await, Ok(1));
+        // A clock that is corrected by minutes changes nothing.
+        source.now = source.now - Duration::from_mins(10);
+        assert_eq!(source.get().await, Ok(1));
+        source.now = right;
+        assert!(source.cache.would_fetch(URL, |_| true, source.now));
+        assert_eq!(source.get().await, Ok(2));
+        source.now = right + Duration::from_mins(10);
+        assert_eq!(source.get().await, Ok(2));
+    }
 }

@@ -59,8 +59,9 @@ pub async fn check_code(
                 None => None,
             };
             let is_at_limit = failed.is_some_and(|failed| failed.is_at_limit());
+            let is_live = link.is_live(key.1, now);
             let code = link.code.as_mut().filter(|code| code.tries_left > 0);
-            let Some(code) = code.filter(|_| now < link.expires_at) else {
+            let Some(code) = code.filter(|_| is_live) else {
                 return Ok(CodeCheck::Void);
             };
             let result = if is_right && !is_at_limit && link.purpose != LinkPurpose::Nothing {

@@ -134,7 +134,7 @@ pub fn find(
         return Ok(None);
     };
     let link = ONE_TIME_LINKS.get(snapshot, &key)?;
-    Ok(link.filter(|link| link.is_valid(secret.digest(), now)))
+    Ok(link.filter(|link| link.is_valid(key.1, secret.digest(), now)))
 }
 
 /// Uses a link up. Returns it, if it could be used.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::slice;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWriteExt};
@@ -16,6 +17,8 @@ use crate::harness::frames::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, Method, PING, PREFACE,
     PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, get, header_block,
 };
+use crate::harness::port::free_port;
+use crate::harness::process::Service;
 use crate::harness::report::report;
 
 const ATTACKERS: usize = 4;
@@ -38,7 +41,7 @@ fn one_request() -> Vec<u8> {
     get(1, "/oauth2/jwks")
 }
 
-const FLOODS: [Flood; 8] = [
+const FLOODS: [Flood; 12] = [
     Flood {
         name: "rapid reset (CVE-2023-44487)",
         first: Vec::new,
@@ -59,6 +62,52 @@ const FLOODS: [Flood; 8] = [
                 frame(WINDOW_UPDATE, 0, stream, &most),
             ]
             .concat()
+        },
+    },
+    Flood {
+        name: "resets made by the server, by no window (CVE-2025-8671)",
+        first: Vec::new,
+        then: |n| {
+            let stream = 2 * n + 1;
+            [
+                get(stream, "/oauth2/jwks"),
+                frame(WINDOW_UPDATE, 0, stream, &[0; 4]),
+            ]
+            .concat()
+        },
+    },
+    Flood {
+        name: "resets made by the server, by bodies after the end",
+        first: Vec::new,
+        then: |n| {
+            let stream = 2 * n + 1;
+            [get(stream, "/oauth2/jwks"), frame(DATA, 0, stream, b"x")].concat()
+        },
+    },
+    Flood {
+        name: "resets made by the server, by priorities that depend on themselves",
+        first: Vec::new,
+        then: |n| {
+            let stream = 2 * n + 1;
+            let on_itself = [&stream.to_be_bytes()[..], &[1]].concat();
+            [
+                get(stream, "/oauth2/jwks"),
+                frame(PRIORITY, 0, stream, &on_itself),
+            ]
+            .concat()
+        },
+    },
+    Flood {
+        name: "windows that are opened and closed",
+        first: one_request,
+        // The first window of each stream: none, and the largest one.
+        then: |n| {
+            let size = if n % 2 == 0 {
+                [0; 4]
+            } else {
+                [0x7f, 0xff, 0xff, 0xff]
+            };
+            frame(SETTINGS, 0, 0, &[&[0, 4], &size[..]].concat())
         },
     },
     Flood {
@@ -106,7 +155,7 @@ struct End {
 }
 
 /// A connection that has said that it is one of HTTP/2 (RFC 9113 section 3.4).
-async fn greet(target: Target) -> io::Result<TlsStream<TcpStream>> {
+pub(super) async fn greet(target: Target) -> io::Result<TlsStream<TcpStream>> {
     let mut stream = target.connect().await?;
     stream.write_all(PREFACE).await?;
     stream.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
@@ -174,11 +223,26 @@ async fn floods_of_frames_end_with_the_connection_and_others_are_answered_meanwh
     let service = service(1000);
     let certificate = issue(&service);
     let target = Target::new(service.port, &[certificate], HTTP_1);
-    let mut running = serve(&service, &target).await;
-    let calm = bystander(&target, Duration::from_secs(1)).await;
+    flood_with(&service, &target, &target, &FLOODS).await;
+}
+
+/// There, too, a peer says nothing of who it is before its frames.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn floods_where_clients_show_certificates_end_with_the_connection_too() {
+    let port = free_port();
+    let service = service(1000).with("IDSVC_TLS_MTLS_LISTEN", &format!("127.0.0.1:{port}"));
+    let certificate = issue(&service);
+    let target = Target::new(service.port, slice::from_ref(&certificate), HTTP_1);
+    let attacked = Target::new(port, &[certificate], HTTP_1);
+    flood_with(&service, &target, &attacked, &FLOODS[..6]).await;
+}
+
+async fn flood_with(service: &Service, target: &Target, attacked: &Target, floods: &'static [Flood]) {
+    let mut running = serve(service, target).await;
+    let calm = bystander(attacked, Duration::from_secs(1)).await;
     let before = memory(&running, "VmRSS");
-    for flood in &FLOODS {
-        let (disturbed, ends) = under(&target, flood).await;
+    for flood in floods {
+        let (disturbed, ends) = under(attacked, flood).await;
         assert_eq!(running.ended(), None, "{}: {}", flood.name, service.log());
         let ended: Vec<_> = ends.iter().flatten().collect();
         let words: BTreeSet<_> = ended.iter().filter_map(|end| end.word.as_ref()).collect();

@@ -4,6 +4,7 @@
 mod certificate;
 mod filled;
 mod http_2;
+mod odd_heads;
 mod slow;
 mod small;
 mod target;

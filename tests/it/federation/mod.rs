@@ -4,6 +4,7 @@ mod anonymous;
 mod apple;
 mod ending;
 mod hostile;
+mod hostile_answers;
 mod operator_changes;
 mod record;
 mod sign_in;
