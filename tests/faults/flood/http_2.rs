@@ -209,10 +209,11 @@ async fn attack(target: Target, flood: &'static Flood, reads: bool) -> Option<En
     })
 }
 
-async fn under(target: &Target, flood: &'static Flood) -> (Waits, Vec<Option<End>>) {
+/// Attacks one listener, and asks at another one meanwhile.
+async fn under(target: &Target, attacked: &Target, flood: &'static Flood) -> (Waits, Vec<Option<End>>) {
     let mut attackers = JoinSet::new();
     for number in 0..ATTACKERS {
-        attackers.spawn(attack(target.speaking(HTTP_2), flood, number % 2 == 0));
+        attackers.spawn(attack(attacked.speaking(HTTP_2), flood, number % 2 == 0));
     }
     let disturbed = bystander(target, Duration::from_secs(1)).await;
     (disturbed, attackers.join_all().await)
@@ -239,10 +240,10 @@ async fn floods_where_clients_show_certificates_end_with_the_connection_too() {
 
 async fn flood_with(service: &Service, target: &Target, attacked: &Target, floods: &'static [Flood]) {
     let mut running = serve(service, target).await;
-    let calm = bystander(attacked, Duration::from_secs(1)).await;
+    let calm = bystander(target, Duration::from_secs(1)).await;
     let before = memory(&running, "VmRSS");
     for flood in floods {
-        let (disturbed, ends) = under(attacked, flood).await;
+        let (disturbed, ends) = under(target, attacked, flood).await;
         assert_eq!(running.ended(), None, "{}: {}", flood.name, service.log());
         let ended: Vec<_> = ends.iter().flatten().collect();
         let words: BTreeSet<_> = ended.iter().filter_map(|end| end.word.as_ref()).collect();

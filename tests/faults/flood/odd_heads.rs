@@ -96,10 +96,6 @@ fn refused() -> Vec<(&'static str, Vec<u8>)> {
             and(&[(b"content-length", b"0"), (b"content-length", b"5")]),
         ),
         (
-            "an authority with a user",
-            block(&[GET, HTTPS, PATH, (b":authority", b"user@localhost")]),
-        ),
-        (
             "an authority that is none",
             block(&[GET, HTTPS, PATH, (b":authority", b"a b/c")]),
         ),
@@ -137,6 +133,10 @@ fn refused() -> Vec<(&'static str, Vec<u8>)> {
 /// Heads that name another host, in all places. The answer has only the addresses of the configuration.
 fn foreign() -> Vec<(&'static str, Vec<u8>)> {
     vec![
+        (
+            "an authority with a user",
+            block(&[GET, HTTPS, PATH, (b":authority", b"user@localhost")]),
+        ),
         (
             "another authority",
             block(&[GET, HTTPS, PATH, (b":authority", b"evil.example")]),
