@@ -247,7 +247,7 @@ mod tests {
         };
         let drawn = theme.draw_mail(&mail, Locale::english());
         assert_eq!(drawn.faults, []);
-        for tag in ["<script", "href='//evil", "title=\"\"", "49"] {
+        for tag in ["<script", "<a href='", "title=\"\"", "49"] {
             assert!(!drawn.html.contains(tag), "{tag}: {}", drawn.html);
         }
         assert!(drawn.html.matches("7 * 7").count() >= 10, "{}", drawn.html);
