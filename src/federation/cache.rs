@@ -67,8 +67,6 @@ impl CachePolicy {
     }
 }
 
-/// How many times its length a document takes in memory once it is read.
-const READ_FACTOR: usize = 4;
 /// What an entry of the cache takes beside its document.
 const ENTRY_BYTES: usize = 512;
 
@@ -85,8 +83,8 @@ const UNUSED_PERIOD: Duration = Duration::from_hours(24);
 pub struct Published<T> {
     pub document: T,
     pub max_age: Option<Duration>,
-    /// The bytes that were read.
-    pub length: usize,
+    /// The memory that it takes, in bytes.
+    pub weight: usize,
 }
 
 /// A fetched document, or why it was not fetched.
@@ -115,8 +113,8 @@ struct CacheEntry<T> {
 
 struct EntryState<T> {
     document: Option<Arc<T>>,
-    /// The bytes that were read for it.
-    length: usize,
+    /// The memory that it takes, in bytes.
+    weight: usize,
     fetched_at: Timestamp,
     fresh_until: Timestamp,
     attempted_at: Option<Timestamp>,
@@ -177,7 +175,7 @@ impl<T> Cache<T> {
                 fetching: tokio::sync::Mutex::new(()),
                 state: Mutex::new(EntryState {
                     document: None,
-                    length: 0,
+                    weight: 0,
                     fetched_at: now,
                     fresh_until: now,
                     attempted_at: None,
@@ -297,7 +295,7 @@ impl<T> Cache<T> {
         }
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = |(address, entry): (&String, &Arc<CacheEntry<T>>)| {
-            ENTRY_BYTES + address.len() + READ_FACTOR * entry.state().length
+            ENTRY_BYTES + address.len() + entry.state().weight
         };
         while entries.iter().map(taken).sum::<usize>() > self.policy.room {
             remove_oldest(&mut entries);
@@ -357,9 +355,9 @@ impl<T> Cache<T> {
             Ok(Published {
                 document,
                 max_age,
-                length,
+                weight,
             }) => {
-                state.length = length;
+                state.weight = weight;
                 let fresh_for = max_age
                     .unwrap_or(self.policy.default_max_age)
                     .clamp(LOWEST_MAX_AGE, self.policy.highest_max_age);

@@ -394,15 +394,22 @@ impl Upstreams {
     }
 }
 
-/// The cached keys. If they do not suffice, newer ones are fetched.
 fn published<T>(document: T, response: &Response) -> Published<T> {
     Published {
         document,
         max_age: response.max_age,
-        length: response.body.len(),
+        weight: weight_of(&response.body),
     }
 }
 
+/// The memory that JSON takes at most once it is read, in bytes: its text, and a place for each element and member.
+fn weight_of(json: &[u8]) -> usize {
+    const PLACE: usize = 128;
+    let separators = json.iter().filter(|&&byte| byte == b',').count();
+    2 * json.len() + PLACE * separators
+}
+
+/// The cached keys. If they do not suffice, newer ones are fetched.
 async fn get_key_set<F: Future<Output = Fetched<JwkSet>>>(
     cache: &Cache<JwkSet>,
     jwks_uri: &str,

@@ -310,7 +310,20 @@ fn keys(members: &mut Map<String, Value>) -> Result<Option<Vec<Value>>, Refusal>
     if keys.iter().flatten().any(is_costly) {
         return Err(unusable("jwks", &format!("is refused: {}", JwkError::Costly)));
     }
-    Ok(keys)
+    Ok(keys.map(|keys| keys.into_iter().map(with_plain_members).collect()))
+}
+
+/// The key without members that no standard defines: those of a key are texts, numbers and lists of texts (RFC 7517
+/// section 4). A list of small objects would take a hundred times its length in memory.
+fn with_plain_members(mut key: Value) -> Value {
+    let is_plain = |value: &Value| match value {
+        Value::Array(elements) => elements.iter().all(Value::is_string),
+        value => !value.is_object(),
+    };
+    if let Some(members) = key.as_object_mut() {
+        members.retain(|_, value| is_plain(value));
+    }
+    key
 }
 
 /// The grants that a client asks for, as far as they are offered.

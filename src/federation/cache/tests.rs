@@ -5,11 +5,11 @@ use crate::clock::EARLIEST;
 
 const URL: &str = "https://up.example/jwks";
 
-fn published<T>(document: T, length: usize) -> Published<T> {
+fn published<T>(document: T, weight: usize) -> Published<T> {
     Published {
         document,
         max_age: None,
-        length,
+        weight,
     }
 }
 
@@ -212,14 +212,14 @@ async fn long_documents_make_room_for_each_other_by_their_bytes() {
     let at = |seconds: u64| Timestamp::from_seconds(1_000_000 + seconds);
     for number in 0..20 {
         let address = number.to_string();
-        let fetched = cache.get(&address, at(number), || async { Ok(published((), 16_384)) });
+        let fetched = cache.get(&address, at(number), || async { Ok(published((), 65_536)) });
         fetched.await.unwrap();
     }
     let is_kept = |number: &u64| !cache.would_fetch(&number.to_string(), |()| true, at(20));
     assert_eq!((0..20).filter(is_kept).collect::<Vec<_>>(), [17, 18, 19]);
     for number in 100..200 {
         let address = number.to_string();
-        let fetched = cache.get(&address, at(number), || async { Ok(published((), 100)) });
+        let fetched = cache.get(&address, at(number), || async { Ok(published((), 400)) });
         fetched.await.unwrap();
     }
     assert_eq!((100..200).filter(is_kept).count(), 100);

@@ -100,3 +100,29 @@ fn metadata_are_one_short_object() {
     let long = json!({ "client_name": "n".repeat(MAX_METADATA) });
     assert!(code_of(&long) == ErrorCode::InvalidClientMetadata);
 }
+
+/// What an object in a key says, no standard defines. Many small ones take a hundred times their length in memory.
+#[test]
+fn a_key_is_kept_without_objects_and_with_all_that_standards_define() {
+    let key = json!({
+        "kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "kid": "a",
+        "use": "sig", "key_ops": ["verify"], "alg": "EdDSA", "x5c": ["MIIB", "MIIC"], "x5t#S256": "b", "exp": 7,
+        "ext": true,
+    });
+    let mut sent = key.clone();
+    for (name, value) in [
+        ("objects", json!([{ "": 0 }, { "": 0 }])),
+        ("object", json!({ "a": 1 })),
+        ("lists", json!([[], []])),
+        ("numbers", json!([1, 2])),
+    ] {
+        sent[name] = value;
+    }
+    let metadata = json!({
+        "redirect_uris": ["https://app.example/cb"],
+        "token_endpoint_auth_method": "private_key_jwt",
+        "jwks": { "keys": [sent] },
+    });
+    let fields = parse(&metadata).unwrap().fields(&Scope::empty());
+    assert_eq!(fields.jwks, Some(vec![key]));
+}

@@ -27,36 +27,52 @@ struct Stranger<'a> {
     cookies: Vec<String>,
 }
 
-/// The metadata of a client that is as large as may be, with as many addresses as there may be.
-fn metadata(changes: &Value, most_bytes: usize) -> Value {
+/// The metadata of a public client that is as large as may be, with as many addresses as there may be.
+fn with_addresses() -> Value {
     const MORE: usize = 95;
     let mut metadata = json!({
         "redirect_uris": [CALLBACK],
         "token_endpoint_auth_method": "none",
         "grant_types": ["authorization_code", "urn:ietf:params:oauth:grant-type:device_code"],
     });
-    for (name, value) in changes.as_object().unwrap() {
-        metadata[name] = value.clone();
-    }
-    let free = most_bytes - metadata.to_string().len();
+    let free = (8 << 10) - metadata.to_string().len();
     let filler = "a".repeat(free / MORE - 20);
     let more = (0..MORE).map(|number| json!(format!("https://a{number:02}.b/{filler}")));
     metadata["redirect_uris"].as_array_mut().unwrap().extend(more);
     metadata
 }
 
+/// The metadata of a client that is as large as may be, with a key that has many small objects in it. These take the most
+/// memory once they are read.
+fn with_key(changes: &Value, most_bytes: usize) -> Value {
+    let mut metadata =
+        json!({ "redirect_uris": [CALLBACK], "token_endpoint_auth_method": "private_key_jwt" });
+    for (name, value) in changes.as_object().unwrap() {
+        metadata[name] = value.clone();
+    }
+    metadata["jwks"] = json!({ "keys": [key(0, 0)] });
+    let object = json!({ "": 0 });
+    let free = most_bytes - metadata.to_string().len();
+    metadata["jwks"]["keys"][0]["x"] = vec![object; free / 7 - 2].into();
+    metadata
+}
+
+fn key(number: usize, index: usize) -> Value {
+    let mut modulus: Vec<u8> = (0..512_usize)
+        .map(|at| (at * 167 + number * 31 + index).to_le_bytes()[0])
+        .collect();
+    modulus[0] |= 0x80;
+    modulus[511] |= 1;
+    let n = URL_SAFE_NO_PAD.encode(modulus);
+    json!({ "kty": "RSA", "alg": "RS256", "kid": index.to_string(), "e": "AQAB", "n": n })
+}
+
 /// As many keys as there may be, and texts that nobody needs.
 fn key_set(number: usize) -> Value {
     let key = |index: usize| {
-        let mut modulus: Vec<u8> = (0..512_usize)
-            .map(|at| (at * 167 + number * 31 + index).to_le_bytes()[0])
-            .collect();
-        modulus[0] |= 0x80;
-        modulus[511] |= 1;
-        json!({
-            "kty": "RSA", "alg": "RS256", "kid": index.to_string(), "e": "AQAB",
-            "n": URL_SAFE_NO_PAD.encode(modulus), "x5c": vec!["a"; 700],
-        })
+        let mut key = key(number, index);
+        key["x5c"] = vec!["a"; 700].into();
+        key
     };
     json!({ "keys": [key(0), key(1), key(2), key(3)] })
 }
@@ -140,8 +156,8 @@ impl<'a> Stranger<'a> {
         Some(next.map_or(reply, |next| self.visit(&next)))
     }
 
-    fn register(&mut self, changes: &Value) -> String {
-        let metadata = metadata(changes, 8 << 10).to_string();
+    fn register(&mut self, metadata: &Value) -> String {
+        let metadata = metadata.to_string();
         let reply = self.send("POST", "/oauth2/register", "application/json", &metadata);
         assert_eq!(reply.status, 201, "{reply:?}");
         reply.json()["client_id"].as_str().unwrap().to_owned()
@@ -164,7 +180,7 @@ impl<'a> Stranger<'a> {
             "iss": client_id, "sub": client_id, "aud": self.running.issuer(), "exp": 4_000_000_000_u64,
             "jti": self.number.to_string(),
         });
-        let assertion = format!("{}.{}.{}", segment(&header), segment(&claims), "a".repeat(683));
+        let assertion = format!("{}.{}.{}", segment(&header), segment(&claims), "A".repeat(683));
         let form = [
             ("grant_type", "refresh_token"),
             ("refresh_token", "x"),
@@ -179,18 +195,20 @@ impl<'a> Stranger<'a> {
     fn act(&mut self) {
         let number = self.number;
         let name = format!("nobody-{number}@example-{number}.com");
-        let client_id = self.register(&json!({}));
+        let client_id = self.register(&with_addresses());
         self.use_client(&client_id);
+        let client_id = self.register(&with_key(&json!({}), 8 << 10));
+        self.visit(&authorization(&client_id));
         let keys = format!("/keys/{number}");
         self.website.say(&keys, Say::Json(key_set(number)));
         let jwks_uri = format!("{}{keys}", self.website.issuer);
-        let method = "private_key_jwt";
-        let publishing =
-            self.register(&json!({ "token_endpoint_auth_method": method, "jwks_uri": jwks_uri }));
+        let publishing = self.register(&json!({
+            "redirect_uris": [CALLBACK], "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": jwks_uri,
+        }));
         self.assert_as(&publishing);
         let path = format!("/document/{number}");
         let address = format!("{}{path}", self.website.issuer);
-        let document = metadata(&json!({ "client_id": address }), 16 << 10);
+        let document = with_key(&json!({ "client_id": address }), 16 << 10);
         self.website.say(&path, Say::Json(document));
         // Where others have taken the document's place, it is fetched again and again, and that is limited.
         let documented = self.visit(&authorization(&address));
