@@ -1,6 +1,7 @@
 //! A client registers itself, and reads, changes and removes its registration: RFC 7591, RFC 7592.
 
 use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
 
 use uuid::Uuid;
 
@@ -128,24 +129,24 @@ pub async fn register(
     let rules = ClientRules::for_client(core);
     let client = replace_metadata(&rules, &requested, None, client, Some(&stored_secret))?;
     let most = core.policy.registration.most_clients;
-    let replaced = core
-        .catalog()
-        .registrants()
-        .replaced_by(&client, most)
-        .ok_or(FULL)?;
-    let (row, to_replace) = (client.clone(), replaced.clone());
+    // Chosen in the transaction: it comes after all that are counted. It may run twice, and chooses once.
+    let chosen = Arc::new(OnceLock::new());
+    let (row, catalog, in_place_of) = (client.clone(), Arc::clone(&core.catalog), Arc::clone(&chosen));
     let written = core
         .store
         .write("register_client", move |tx| -> Result<_, TxError<Refusal>> {
             check_initial_token(&*tx, token.as_ref(), now)?;
+            let choose = || catalog.load().registrants().put_in_place(&row, most);
+            let replaced = in_place_of.get_or_init(choose).as_ref().ok_or(FULL)?;
             if let Some((id, _)) = &token {
                 use_initial_token(tx, id)?;
             }
             CLIENTS.put(tx, &row.client_id, &row)?;
-            Ok(remove_replaced(tx, &to_replace)?)
+            Ok(remove_replaced(tx, replaced)?)
         })
         .await;
-    let changed = [replaced, vec![client.client_id.clone()]].concat();
+    let mut changed = chosen.get().cloned().flatten().unwrap_or_default();
+    changed.push(client.client_id.clone());
     let reloaded = core.reload_clients(&changed).await;
     let replaced = written?;
     reloaded?;
@@ -177,15 +178,12 @@ fn sender(core: &Core, token: Option<Uuid>, from: IpAddr) -> Uuid {
     }
 }
 
-/// Removes the clients whose place a newcomer takes, and returns their identifiers. A client stays if more than one user has
-/// allowed it since it was chosen.
+/// Removes the clients whose place a newcomer takes, and returns their identifiers.
 pub(super) fn remove_replaced(tx: &mut dyn Tx, chosen: &[String]) -> Result<Vec<String>, StoreError> {
     let mut removed = Vec::new();
     for id in chosen {
         let client = CLIENTS.get(&*tx, id)?;
-        let may_go =
-            |client: &Client| client.is_never_used() || matches!(client.held_by, Some(Holder::User(_)));
-        if let Some(client) = client.filter(may_go) {
+        if let Some(client) = client.filter(|client| client.held_by != Some(Holder::Users)) {
             remove_client(tx, &client)?;
             removed.push(client.client_id);
         }
@@ -351,7 +349,7 @@ pub async fn remove(
 
 /// Whether the record of the client may change when a user allows it ([`record_user`]).
 pub(in crate::flow) fn notes_users(client: &Client) -> bool {
-    client.registration.is_some() && client.held_by != Some(Holder::Users)
+    client.registration.is_some() && !matches!(client.held_by, Some(Holder::FirstUser(_) | Holder::Users))
 }
 
 /// Records that the user with this pseudonym allows the client.

@@ -5,7 +5,8 @@
 //! when a request names its client, and the clients that were decoded last are kept as well.
 //!
 //! If there is no room for one more, it takes the place of another: the oldest one that no user has allowed, of the sender
-//! who holds most of these. If users have allowed all, it is the oldest one of the user who alone uses most.
+//! who holds most of these. If users have allowed all, it is the oldest one of the user who alone uses most. If several users
+//! have allowed each, it is the oldest one of the user who was the first at most of these, and at more than one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -73,6 +74,7 @@ struct Tally {
     bytes: usize,
     never_allowed: Held,
     of_one_user: Held,
+    of_several_users: Held,
 }
 
 impl Tally {
@@ -80,8 +82,16 @@ impl Tally {
         match client.held_by {
             _ if client.is_never_used() => Some(&mut self.never_allowed),
             Some(Holder::User(_)) | None => Some(&mut self.of_one_user),
+            Some(Holder::FirstUser(_)) => Some(&mut self.of_several_users),
             Some(Holder::Sender(_) | Holder::Users) => None,
         }
+    }
+
+    /// The clients whose place others may take, the first ones first.
+    fn in_turn(&self) -> impl Iterator<Item = &Arc<str>> {
+        let unused = self.never_allowed.in_turn(0);
+        let used = self.of_one_user.in_turn(0);
+        unused.chain(used).chain(self.of_several_users.in_turn(1))
     }
 }
 
@@ -111,11 +121,13 @@ impl Held {
         }
     }
 
-    /// The oldest clients of the largest holder, then those of the next.
-    fn in_turn(&self) -> impl Iterator<Item = &Arc<str>> {
+    /// The oldest clients of the largest holder, then those of the next. Each keeps the newest `kept` ones.
+    fn in_turn(&self, kept: usize) -> impl Iterator<Item = &Arc<str>> {
         let holders = self.sizes.iter().rev();
         let clients = holders.filter_map(|(.., holder)| self.by_holder.get(holder));
-        clients.flatten().map(|(_, id)| id)
+        let in_turn =
+            clients.flat_map(move |clients| clients.iter().take(clients.len().saturating_sub(kept)));
+        in_turn.map(|(_, id)| id)
     }
 }
 
@@ -181,11 +193,15 @@ impl Registrants {
 
     /// Adds a client, or replaces it.
     pub(super) fn put(&self, client: &Client) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        self.put_into(&mut state, client);
+    }
+
+    fn put_into(&self, state: &mut State, client: &Client) {
         let row = encoded(client);
         let id: Arc<str> = client.client_id.as_str().into();
         let origins = self.origins_of(client);
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        self.remove_from(&mut state, &client.client_id);
+        self.remove_from(state, &client.client_id);
         for origin in origins {
             *state.origins.entry(origin).or_default() += 1;
         }
@@ -246,16 +262,19 @@ impl Registrants {
         state.origins.contains_key(&self.origin_hash.hash_one(origin))
     }
 
-    /// Adds a client of the store, unless no user has allowed it and it has no room.
+    /// Adds a client of the store. If there is no room, clients that no user has allowed are left out in turn.
     pub(super) fn put_stored(&self, client: &Client) {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        let bytes = state.tally(client.origin).bytes;
-        drop(state);
-        if client.is_never_used() && bytes + weight(client, encoded(client).len()) > self.room {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        self.put_into(&mut state, client);
+        while state.tally(client.origin).bytes > self.room {
+            let mut in_turn = state.tally(client.origin).never_allowed.in_turn(0);
+            let Some(id) = in_turn.next().map(ToString::to_string) else {
+                return;
+            };
+            drop(in_turn);
+            self.remove_from(&mut state, &id);
             let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
-            left_out.push(client.client_id.clone());
-        } else {
-            self.put(client);
+            left_out.push(id);
         }
     }
 
@@ -278,13 +297,29 @@ impl Registrants {
     /// room even so. If far too many are there, only some of them go: each newcomer brings the number down.
     pub(super) fn replaced_by(&self, client: &Client, most: usize) -> Option<Vec<String>> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        self.replaced_in(&state, client, most)
+    }
+
+    /// Adds a new client in place of those of [`Registrants::replaced_by`], and returns these. Of clients that come at once,
+    /// each counts the others.
+    pub(super) fn put_in_place(&self, client: &Client, most: usize) -> Option<Vec<String>> {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let replaced = self.replaced_in(&state, client, most)?;
+        for id in &replaced {
+            self.remove_from(&mut state, id);
+        }
+        self.put_into(&mut state, client);
+        Some(replaced)
+    }
+
+    fn replaced_in(&self, state: &State, client: &Client, most: usize) -> Option<Vec<String>> {
         let tally = state.tally(client.origin);
         let (mut count, mut bytes) = (
             tally.count + 1,
             tally.bytes + weight(client, encoded(client).len()),
         );
         let mut replaced = Vec::new();
-        let mut in_turn = tally.never_allowed.in_turn().chain(tally.of_one_user.in_turn());
+        let mut in_turn = tally.in_turn();
         while (count > most || bytes > self.room) && replaced.len() < MOST_REPLACED {
             let id = in_turn.next()?;
             let row = state.rows.get(id)?;
@@ -325,6 +360,8 @@ impl Registrants {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::oauth::client::Registration;
+    use crate::secret::Digest;
 
     const MANY: usize = 10_000;
 
@@ -375,6 +412,54 @@ mod tests {
             client.held_by = Some(Holder::Users);
         }
         assert_eq!(held(&clients).replaced_by(&newcomer, 4), None);
+    }
+
+    #[test]
+    fn clients_that_several_users_use_go_after_all_others_and_each_user_keeps_one() {
+        let shared = |number, first, created| {
+            let mut client = client(number, 0, created);
+            client.held_by = Some(Holder::FirstUser(Uuid::from_u128(first)));
+            client
+        };
+        let registrants = held(&[
+            shared(1, 7, 10),
+            shared(2, 7, 20),
+            shared(3, 8, 5),
+            client(4, 9, 30),
+        ]);
+        let newcomer = client(5, 8, 70);
+        let replaced = |most| registrants.replaced_by(&newcomer, most);
+        assert_eq!(replaced(4).unwrap(), ["client-4"]);
+        assert_eq!(replaced(3).unwrap(), ["client-4", "client-1"]);
+        assert_eq!(replaced(2), None);
+    }
+
+    #[test]
+    fn what_has_no_room_at_the_start_is_of_the_sender_with_most() {
+        let unused = |number, sender| {
+            let mut client = client(number, 0, 1);
+            client.held_by = Some(Holder::Sender(Uuid::from_u128(sender)));
+            client.registration = Some(Registration {
+                access_token: Digest::of(b"token"),
+                is_used: false,
+                is_removed: false,
+            });
+            client
+        };
+        // The honest one has the last identifier.
+        let clients: Vec<_> = (100..130)
+            .map(|number| unused(number, 1))
+            .chain([unused(999, 2)])
+            .collect();
+        let registrants = Registrants::new(16 << 10);
+        for client in &clients {
+            registrants.put_stored(client);
+        }
+        let left_out = registrants.take_left_out(100);
+        let count = registrants.count(ClientOrigin::MetadataDocument);
+        assert_eq!((left_out.len() + count, left_out.is_empty()), (31, false));
+        assert!(!left_out.contains(&"client-999".to_owned()));
+        assert_eq!(left_out[0], "client-100", "the oldest one");
     }
 
     /// Registrations at the same moment choose the same clients, so more may be there than there is room for.

@@ -114,7 +114,9 @@ pub enum Holder {
     Sender(Uuid),
     /// The only user who has allowed it.
     User(Uuid),
-    /// More than one user has allowed it.
+    /// More than one user has allowed it, and this one was the first.
+    FirstUser(Uuid),
+    /// More than one user has allowed it, and nobody recorded who was the first.
     Users,
 }
 
@@ -122,7 +124,7 @@ impl Holder {
     /// The pseudonym of a single holder.
     pub fn id(self) -> Option<Uuid> {
         match self {
-            Self::Sender(id) | Self::User(id) => Some(id),
+            Self::Sender(id) | Self::User(id) | Self::FirstUser(id) => Some(id),
             Self::Users => None,
         }
     }
@@ -131,8 +133,8 @@ impl Holder {
     #[must_use]
     pub fn with_user(before: Option<Self>, user: Uuid) -> Self {
         match before {
-            Some(Self::User(other)) if other != user => Self::Users,
-            Some(Self::Users) => Self::Users,
+            Some(Self::User(other)) if other != user => Self::FirstUser(other),
+            Some(shared @ (Self::FirstUser(_) | Self::Users)) => shared,
             Some(Self::User(_) | Self::Sender(_)) | None => Self::User(user),
         }
     }

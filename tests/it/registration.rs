@@ -5,12 +5,14 @@ use std::thread;
 
 use idsvc::oauth::client::ClientOrigin;
 use idsvc::oauth::registration::RegistrationPolicy;
+use idsvc::store::tables::CLIENTS;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::harness::process::{Service, said, shown};
 use crate::harness::registration::{REGISTER, Registrant, open};
 use crate::harness::server::Setup;
-use crate::harness::{Audit, Server, sweep_all};
+use crate::harness::{Audit, Person, Server, sweep_all};
 
 const DAY: u64 = 24 * 60 * 60;
 
@@ -83,34 +85,76 @@ async fn a_newcomer_takes_the_place_of_the_oldest_unused_client_of_whom_holds_mo
     used.party.code(&alice.browser()).await;
 }
 
-/// One person can allow any number of clients, and what several people use goes for nobody.
+/// One person can allow any number of clients, and two can together. Each keeps one that others use too.
 #[tokio::test]
-async fn the_oldest_client_of_one_user_makes_room_if_users_have_allowed_all() {
+async fn the_oldest_client_of_whom_uses_most_makes_room_if_users_have_allowed_all() {
     let server = limited(open(3)).await;
     let (alice, bob) = (server.user("alice").await, server.user("bob").await);
+    let carol = server.user("carol").await;
+    let allow = async |registrant: &Registrant, people: &[&Person]| {
+        for person in people {
+            registrant.party.code(&person.browser()).await;
+        }
+    };
     let mut of_alice = Vec::new();
     for _ in 0..3 {
         let registrant = server.registrant(&web()).await;
-        registrant.party.code(&alice.browser()).await;
+        allow(&registrant, &[&alice]).await;
         of_alice.push(registrant);
         server.advance(1);
     }
-    of_alice[0].party.code(&bob.browser()).await;
+    allow(&of_alice[0], &[&bob]).await;
     let status = async |registrant: &Registrant| registrant.manage(&server, "GET").await.status;
-    let newcomer = server.registrant(&web()).await;
+    let of_bob = server.registrant(&web()).await;
     assert_eq!(status(&of_alice[0]).await, 200, "two users use it");
     assert_eq!(
         (status(&of_alice[1]).await, status(&of_alice[2]).await),
         (401, 200)
     );
-    for registrant in [&newcomer, &of_alice[2]] {
-        for person in [&alice, &bob] {
-            registrant.party.code(&person.browser()).await;
-        }
-    }
+    server.advance(1);
+    allow(&of_bob, &[&bob, &alice]).await;
+    allow(&of_alice[2], &[&bob]).await;
+    // Alice was the first at two.
+    let of_carol = server.registrant(&web()).await;
+    assert_eq!(
+        (status(&of_alice[0]).await, status(&of_alice[2]).await),
+        (401, 200)
+    );
+    allow(&of_carol, &[&carol, &alice]).await;
     let full = server.register(&web()).await;
     assert_eq!((full.status, &*full.error()), (503, "temporarily_unavailable"));
-    assert!(full.header("retry-after").is_some());
+    assert_eq!(full.header("retry-after"), Some("3600"));
+    for kept in [&of_alice[2], &of_bob, &of_carol] {
+        assert_eq!(status(kept).await, 200);
+    }
+}
+
+/// Registrations at the same moment count each other, and each network keeps its part.
+#[tokio::test]
+async fn of_registrations_at_once_no_more_are_stored_than_there_may_be() {
+    let server = limited(open(25)).await;
+    let mut registrations = JoinSet::new();
+    for number in 0..90 {
+        let from = format!("198.51.{}.7", number % 6);
+        registrations.spawn(
+            server
+                .register(&web())
+                .header("x-forwarded-for", &from)
+                .into_future(),
+        );
+    }
+    let replies = registrations.join_all().await;
+    assert!(replies.iter().all(|reply| reply.status == 201));
+    let stored = server
+        .app
+        .core
+        .store
+        .read(|snapshot| CLIENTS.scan(snapshot, .., usize::MAX));
+    let stored: Vec<_> = stored.await.unwrap().into_iter().map(|(id, _)| id).collect();
+    assert_eq!(stored.len(), 25);
+    let catalog = server.app.core.catalog();
+    assert_eq!(catalog.registrants().count(ClientOrigin::DynamicRegistration), 25);
+    assert!(stored.iter().all(|id| catalog.client(id).is_some()));
 }
 
 #[tokio::test]
