@@ -112,7 +112,7 @@ struct Body<'a> {
 /// A refusal as the endpoints for clients send it: 400, or 401 for a client that is not authenticated. If the request had
 /// an `Authorization` header of any scheme, the 401 has a challenge (RFC 6749 section 5.2). It names Basic, the only
 /// scheme that these endpoints take.
-fn refused(context: &RequestContext, refusal: &Refusal) -> HttpResponse {
+pub fn refused(context: &RequestContext, refusal: &Refusal) -> HttpResponse {
     context.log_detail(RefusalLog {
         reason: refusal.cause.map(Cause::as_str),
         ..RefusalLog::default()

@@ -16,6 +16,9 @@ use crate::oauth::registration::{RegistrationMode, document};
 use crate::route::Route;
 use crate::secret::{InitialAccessToken, Kind, RegistrationAccessToken, Secret};
 
+/// After how many seconds a client may ask again if there is no room for one more.
+const FULL_RETRY_SECONDS: u64 = 3600;
+
 /// Registers a client. If registration is open, a token is neither required nor read.
 pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError> {
     let token = match context.app.core.policy.registration.mode {
@@ -92,11 +95,17 @@ fn require_json(context: &RequestContext) -> Result<(), Refusal> {
     ))
 }
 
-/// A refused token gets a challenge.
+/// A refused token gets a challenge. Room for clients comes when the operator makes some or a user's clients end, not within
+/// seconds.
 fn challenged(context: &RequestContext, error: FlowError) -> HttpError {
     match error {
         FlowError::Refused(refusal) if refusal.code == ErrorCode::InvalidToken => {
             error::refused_bearer(context, Some(&refusal)).into()
+        }
+        FlowError::Refused(refusal) if refusal.code == ErrorCode::TemporarilyUnavailable => {
+            let mut answer = error::refused(context, &refusal);
+            error::set_retry_after(&mut answer, FULL_RETRY_SECONDS);
+            answer.into()
         }
         error => error.into(),
     }
