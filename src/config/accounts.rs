@@ -83,14 +83,26 @@ pub(super) static SELF_SERVICE: Setting<List<String>> = Setting {
     form: List::of_words(&SELF_SERVICE_WORDS),
 };
 
-/// The rules for accounts. What needs mails is refused if none can be sent.
-pub(super) fn policy(reader: &mut Reader<'_>, sends_mail: Read<bool>) -> Read<AccountPolicy> {
+/// The rules for accounts.
+pub(super) fn policy(reader: &mut Reader<'_>) -> Read<AccountPolicy> {
     reader.check(SETTINGS);
     reader.check(mfa::SETTINGS);
+    Ok(AccountPolicy {
+        sign_up: reader.read(&SIGN_UP)?,
+        self_service: self_service(reader)?,
+        second_factor: reader.read(&mfa::REQUIRE)?,
+        remember_device: reader.read(&mfa::REMEMBER_DEVICE)?,
+        verify_email: reader.read(&VERIFY_EMAIL)?,
+        email_sign_in: reader.read(&EMAIL_SIGN_IN)?,
+        allowed_domains: reader.read(&ALLOWED_DOMAINS)?,
+    })
+}
+
+/// Refuses what needs mails if a start of the service could send none.
+pub(super) fn check(reader: &mut Reader<'_>, sends_mail: Read<bool>) {
     let sign_up = reader.read(&SIGN_UP);
     let verify_email = reader.read(&VERIFY_EMAIL);
     let email_sign_in = reader.read(&EMAIL_SIGN_IN);
-    let self_service = reader.read(&SELF_SERVICE).map(|words| self_service_of(&words));
     if (sign_up, verify_email, sends_mail) == (Ok(SignUp::Open), Ok(true), Ok(false)) {
         let message = "accounts.sign_up = \"open\" needs mail.url, or accounts.verify_email = false";
         reader.fault(&SIGN_UP, message);
@@ -99,7 +111,7 @@ pub(super) fn policy(reader: &mut Reader<'_>, sends_mail: Read<bool>) -> Read<Ac
         let message = "accounts.email_sign_in = true needs mail.url";
         reader.fault(&EMAIL_SIGN_IN, message);
     }
-    if self_service.as_ref().is_ok_and(|policy| policy.email) {
+    if self_service(reader).is_ok_and(|policy| policy.email) {
         if sends_mail == Ok(false) {
             let message = "accounts.self_service = \"email\" needs mail.url";
             reader.fault(&SELF_SERVICE, message);
@@ -109,15 +121,10 @@ pub(super) fn policy(reader: &mut Reader<'_>, sends_mail: Read<bool>) -> Read<Ac
             reader.fault(&SELF_SERVICE, message);
         }
     }
-    Ok(AccountPolicy {
-        sign_up: sign_up?,
-        self_service: self_service?,
-        second_factor: reader.read(&mfa::REQUIRE)?,
-        remember_device: reader.read(&mfa::REMEMBER_DEVICE)?,
-        verify_email: verify_email?,
-        email_sign_in: email_sign_in?,
-        allowed_domains: reader.read(&ALLOWED_DOMAINS)?,
-    })
+}
+
+fn self_service(reader: &mut Reader<'_>) -> Read<SelfServicePolicy> {
+    reader.read(&SELF_SERVICE).map(|words| self_service_of(&words))
 }
 
 fn self_service_of(words: &[String]) -> SelfServicePolicy {

@@ -189,7 +189,7 @@ fn policy(
     }
     let (service, lifetimes, key_rotation) = (service(reader), lifetimes(reader), key_rotation(reader));
     let (registration, passkey_origins) = (registration(reader, memory_limit), passkeys::origins(reader));
-    let accounts = accounts::policy(reader, sends_mail);
+    let accounts = accounts::policy(reader);
     let service = service?;
     Ok(Policy {
         issuer: String::new(),
@@ -256,6 +256,7 @@ impl Parts {
     /// Checks parts against others, and reads the files that they name.
     fn check(&self, reader: &mut Reader<'_>) {
         outbound::check(reader);
+        accounts::check(reader, part(&self.common.mail).map(Option::is_some));
         mtls::check_authorities(reader);
         if let Ok(mtls) = &self.common.mtls {
             mtls::check(reader, mtls, &self.network);
