@@ -1,5 +1,7 @@
 //! Checks the addresses of a client.
 
+use std::collections::BTreeSet;
+
 use crate::flow::logout_notice::logout_address;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::redirect_uri::{
@@ -89,10 +91,22 @@ pub(super) fn check_logout_uri(client: &Client, faults: &mut Vec<Fault>) {
     };
     let field = ["backchannel_logout_uri"];
     if logout_address(client).is_none() || uri.len() > MAX_URI_BYTES {
+        let more = if client.registered_itself() {
+            let hosts: BTreeSet<_> = client
+                .redirect_uris
+                .iter()
+                .filter_map(|uri| page_host(uri))
+                .collect();
+            let hosts: Vec<_> = hosts.into_iter().collect();
+            format!(
+                ", with the host of a redirect URI of this client: {}",
+                hosts.join(", ")
+            )
+        } else {
+            "; a confidential client may have http on a loopback address".to_owned()
+        };
         let detail = format!(
-            "back-channel logout URI {uri:?} is not an https address without fragment, of at most {MAX_URI_BYTES} bytes; \
-             a confidential client may have http on a loopback address, and one that registers itself has the host of one of \
-             its redirect URIs"
+            "back-channel logout URI {uri:?} is not an https address without fragment, of at most {MAX_URI_BYTES} bytes{more}"
         );
         faults.push(FaultCode::Invalid.at(field, detail));
     }
