@@ -136,10 +136,16 @@ pub enum UntrustedRedirect {
     #[error("request_uri is unknown, expired or used, or belongs to another client")]
     RequestUri,
     /// An error that the client must not get by redirect: its request object cannot be verified, and the request names no
-    /// redirect URI beside it (RFC 9101 section 7), or the client registered itself and nobody has allowed it (RFC 9700
-    /// section 4.11.2).
+    /// redirect URI beside it (RFC 9101 section 7).
     #[error("{}", .0.description)]
     Refused(Refusal),
+    /// An error that the client must not get by redirect: it registered itself and nobody has allowed it (RFC 9700 section
+    /// 4.11.2).
+    #[error(
+        "{}: {}. The error is not sent to the application: it registered itself, and nobody is signed in who has allowed it before",
+        .0.code.as_str(), .0.description
+    )]
+    NotAllowedBefore(Refusal),
     /// A parameter that decides where the response is sent was sent twice.
     #[error("a parameter was sent more than once")]
     Ambiguous,

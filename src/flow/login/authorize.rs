@@ -86,7 +86,7 @@ pub async fn begin_authorization(
         if let (LoginStep::Refuse(refused), ResolvedPurpose::Code { client, .. }) = (&step, &purpose)
             && !may_send_errors(snapshot, client, live.as_ref())?
         {
-            return Err(UntrustedRedirect::Refused(refused.refusal.clone()).into());
+            return Err(UntrustedRedirect::NotAllowedBefore(refused.refusal.clone()).into());
         }
         Ok((step, live))
     };
@@ -169,7 +169,7 @@ async fn refuse(
     if core.store.read(read).await? {
         Ok(BrowserRedirect::refusing(&refused, &core.policy.issuer))
     } else {
-        Err(UntrustedRedirect::Refused(refused.refusal).into())
+        Err(UntrustedRedirect::NotAllowedBefore(refused.refusal).into())
     }
 }
 

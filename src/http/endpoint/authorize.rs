@@ -45,6 +45,7 @@ fn refusal_log(untrusted: &UntrustedRedirect, parameters: &Parameters) -> Refusa
             UntrustedRedirect::UnknownClient => Some("unknown_client"),
             UntrustedRedirect::DisabledClient => Some("client_disabled"),
             UntrustedRedirect::ClientDocument(_) => Some("client_document"),
+            UntrustedRedirect::NotAllowedBefore(_) => Some("not_allowed_before"),
             _ => None,
         },
         client_document: match untrusted {

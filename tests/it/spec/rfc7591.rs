@@ -464,6 +464,11 @@ async fn before_a_person_is_there_a_client_that_registered_itself_gets_no_error_
     for browser in [server.browser(), signed_in] {
         for request in [&silent, &faulty, &posted] {
             let page = browser.authorize(request).await;
+            assert!(
+                page.error_page().contains("it registered itself"),
+                "{}",
+                page.error_page()
+            );
             assert_eq!(page.error_page_status(), 400);
             assert!(page.forms().is_empty());
         }

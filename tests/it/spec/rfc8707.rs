@@ -486,7 +486,7 @@ async fn a_client_that_registered_itself_reaches_open_apis_only() {
     );
     let refused = stranger.request().and("resource", MAIL);
     let page = alice.browser().authorize(&refused).await.error_page();
-    assert!(page.contains("400 the API is unknown"), "{page}");
+    assert!(page.contains("invalid_target: the API is unknown"), "{page}");
     let beyond = asking(&stranger, "openid mail.read notes.read");
     let tokens = stranger.tokens_for(&alice.browser(), &beyond).await;
     assert_eq!(tokens.scope(), ["openid", "notes.read", "authenticated"]);
