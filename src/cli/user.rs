@@ -186,6 +186,9 @@ pub struct Update {
     /// Reset the count of wrong passwords, so that the right one is accepted in any browser
     #[arg(long)]
     pub reset_failed_passwords: bool,
+    /// End the wait of a user who has said that no factor is left: the factors stay
+    #[arg(long)]
+    pub keep_factors: bool,
     /// The other changed fields.
     #[command(flatten)]
     pub fields: Fields,
@@ -265,7 +268,8 @@ fn update(update: Update, connector: &AdminConnector<'_>, output: &mut Output<'_
     } = update;
     let fields = change(&fields)?;
     let is_same = email.is_none() && account_id.is_none() && fields == UserFields::default();
-    if is_same && !reset_failed_passwords {
+    if is_same && !reset_failed_passwords && !keep_factors {
+        keep_factors,
         let message = "nothing to change: name at least one flag, see idsvc user update --help";
         return Err(CliError::Misused(message.to_owned()));
     }
@@ -280,6 +284,7 @@ fn update(update: Update, connector: &AdminConnector<'_>, output: &mut Output<'_
     connector.run(update, output, |view, output| {
         if let Some(bytes) = token_length::near_limit(&view.groups, &view.claims) {
             output.say(&format!(
+        keep_factors,
                 "warning: the groups and claims of {} take up to {bytes} of the {} bytes of a token. A client that gets a longer one gets an error instead: take the user out of groups, or give clients less scope",
                 view.account_id,
                 token_length::LONGEST
@@ -464,3 +469,6 @@ fn show(view: &UserView, output: &mut Output<'_>) -> Result<(), CliError> {
     }
     Ok(())
 }
+    if view.factors_end_at.is_some() {
+        output.hint(&format!("\n{}", user_factors::keep_hint(&view.account_id)));
+    }

@@ -21,6 +21,13 @@ pub(super) fn list(
         for factor in &factors.factors {
             output.line(&words(factor))?;
         }
+        if let Some(end) = factors.factors_end_at {
+            let end = moment(end);
+            output.line(&format!(
+                "from {end} on, a sign-in with the password removes them"
+            ))?;
+            output.hint(&keep_hint(&factors.account_id));
+        }
         Ok(())
     })
 }
@@ -41,6 +48,13 @@ pub(super) fn reset(
         output.hint("The password stays. Sessions stay too; idsvc session revoke --user ends them.");
         Ok(())
     })
+}
+
+/// How to keep the factors of a user who waits.
+pub(super) fn keep_hint(account_id: &str) -> String {
+    format!(
+        "The user has said that none of the factors is left. If that is not true, keep them: idsvc user update {account_id} --keep-factors"
+    )
 }
 
 /// A factor in a line.
@@ -72,6 +86,7 @@ pub(super) fn facts(view: &UserView) -> Vec<(&'static str, String)> {
         }
     }
     facts.extend(view.factors.iter().map(|factor| ("factor", words(factor))));
+    facts.extend(view.factors_end_at.map(|end| ("factors_end_at", moment(end))));
     facts
 }
 

@@ -78,6 +78,7 @@ pub fn prove_address(tx: &mut dyn Tx, user: &mut User, now: Timestamp) -> Result
     Ok(EndedByProof {
         factors: removed.into_iter().map(|(_, factor)| factor).collect(),
         sessions: end_sessions_and_families(tx, user.uuid, now)?,
+        wait: None,
     })
 }
 
@@ -86,6 +87,8 @@ pub fn prove_address(tx: &mut dyn Tx, user: &mut User, now: Timestamp) -> Result
 pub struct EndedByProof {
     factors: Vec<Factor>,
     sessions: EndedSessions,
+    /// Why a wait without factors ended, if one did.
+    wait: Option<&'static str>,
 }
 
 impl EndedByProof {
@@ -94,11 +97,19 @@ impl EndedByProof {
         self.factors.extend(removed);
     }
 
+    /// Adds the end of a wait without factors ([`crate::flow::login::lost_factors`]).
+    pub(in crate::flow) fn end_wait(&mut self, reason: &'static str) {
+        self.wait = Some(reason);
+    }
+
     /// Records it in the audit log, after the commit.
     pub fn record(self, core: &Core, user: Uuid, now: Timestamp) {
         for factor in &self.factors {
             let factor = factor.kind.name();
             audit::record(&Event::FactorRemoved { user, factor });
+        }
+        if let Some(reason) = self.wait {
+            audit::record(&Event::LostFactorsWaitEnded { user, reason });
         }
         session::record_ended(core, self.sessions, now);
     }

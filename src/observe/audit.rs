@@ -135,6 +135,24 @@ events! { 'a
         /// `totp`, `recovery_codes` or `passkey`.
         factor: &'a str,
     }
+    /// A user who has secured the account said at the second step that no factor is left. If nothing ends the wait before, a
+    /// sign-in with the password removes the factors after it.
+    LostFactorsWaitBegan = "lost_factors_wait_began": warn(%user, ends_at, %from) {
+        /// The user.
+        user: Uuid,
+        /// When the wait is over, in seconds since 1970.
+        ends_at: u64,
+        /// The client's address, past trusted proxies.
+        from: IpAddr,
+    }
+    /// The wait of a user who has no factor left has ended.
+    LostFactorsWaitEnded = "lost_factors_wait_ended": warn(%user, reason) {
+        /// The user.
+        user: Uuid,
+        /// `factor` if the user signed in with a factor, `secured` if the account was secured again, `operator` if a command
+        /// ended it, `over` if a sign-in after it removed the factors.
+        reason: &'a str,
+    }
     /// A user answered the consent page.
     ConsentAnswered = "consent_answered": info(%user, client_id, allowed) {
         /// The user.

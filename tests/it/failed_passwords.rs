@@ -181,6 +181,7 @@ fn reset(reset_failed_passwords: bool) -> UpdateUser {
         email: None,
         account_id: None,
         reset_failed_passwords,
+        keep_factors: false,
         fields: UserFields {
             name: Some("Alice".to_owned()),
             ..UserFields::default()

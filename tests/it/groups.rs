@@ -35,6 +35,7 @@ async fn put_into(server: &Server, person: &Person, groups: &[&str]) {
         email: None,
         account_id: None,
         reset_failed_passwords: false,
+        keep_factors: false,
         fields: user::UserFields {
             groups: Some(groups.iter().map(|&name| name.to_owned()).collect()),
             ..user::UserFields::default()

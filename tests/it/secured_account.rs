@@ -1,5 +1,7 @@
 //! The link of a notice undoes what the notice says, and no more: who reads a mailbox does not get around the second step.
 
+use idsvc::admin::user;
+use idsvc::admin::user::{UpdateUser, UserFields};
 use idsvc::identity::SelfServicePolicy;
 use idsvc::mail::Content;
 use idsvc::pages::text::EN;
@@ -66,6 +68,11 @@ async fn a_newer_factor_voids_the_links_of_older_notices() {
     server.mails().await;
     let refused = press(&server, &notice).await;
     assert_eq!(refused.heading(), EN.error_link);
+    assert!(
+        refused.text().contains(EN.error_link_undoes_nothing),
+        "{}",
+        refused.text()
+    );
     assert_eq!(server.factors_of(&alice).len(), 2);
     assert!(server.mails().await.is_empty());
     assert_eq!(
@@ -73,6 +80,32 @@ async fn a_newer_factor_voids_the_links_of_older_notices() {
         "/second-factor",
         "the password stays"
     );
+}
+
+/// A stranger with the mail learns that the account has changed, and not how.
+#[tokio::test]
+async fn the_page_of_a_void_link_says_the_true_reason() {
+    let (server, acme, alice) = scene().await;
+    let notice_of = async || {
+        acme.code(&alice.browser()).await;
+        server.mail().await
+    };
+    let (used, old, of_other_address) = (notice_of().await, notice_of().await, notice_of().await);
+    server
+        .change_user(&alice, |user| user.email = Some("new@example.com".to_owned()))
+        .await;
+    let refused = press(&server, &of_other_address).await;
+    assert!(refused.text().contains(EN.error_link_undoes_nothing));
+    assert!(!refused.text().contains("new@example.com"));
+    server
+        .change_user(&alice, |user| user.email = Some("alice@example.com".to_owned()))
+        .await;
+    assert_eq!(press(&server, &used).await.heading(), EN.secured_title);
+    let again = press(&server, &used).await;
+    server.advance(8 * DAY);
+    for page in [again, press(&server, &old).await] {
+        assert!(page.text().contains(EN.error_link_advice), "{}", page.text());
+    }
 }
 
 #[tokio::test]
@@ -146,7 +179,11 @@ async fn the_previous_mailbox_sets_the_address_back_and_does_not_get_around_the_
     assert!(matches!(notice.message.content, Content::AddressChanged { .. }));
     assert_eq!(press(&server, &notice).await.heading(), EN.secured_title);
     assert!(!is_in(&browser).await, "the address was changed in this session");
-    let asked = choose(&server, &server.mail().await).await;
+    let mut mails = server.mails().await;
+    let is_told = |mail: &Mail| matches!(mail.message.content, Content::AddressChanged { link: None, .. });
+    let told: Vec<_> = mails.extract_if(.., |mail| is_told(mail)).collect();
+    assert_eq!((told.len(), told[0].message.to.as_str()), (1, "new@example.com"));
+    let asked = choose(&server, &mails[0]).await;
     assert_eq!(asked.page(), "/second-factor", "{}", asked.text());
     assert!(!is_signed_in(&asked));
     assert_eq!(server.factors_of(&alice).len(), 2);
@@ -218,7 +255,12 @@ async fn at_second_step() -> (Server, RelyingParty, Person, App, Screen) {
 #[tokio::test]
 async fn a_person_who_has_no_factor_left_waits_a_day_and_every_address_is_told() {
     let (server, acme, alice, _, asked) = at_second_step().await;
+    let audit = Audit::listen();
     let begun = asked.browser().submit(&none_left(&asked).unwrap()).await;
+    let began = audit.take(&["lost_factors_wait_began"]);
+    let end = server.app.core.clock.now().seconds() + DAY;
+    assert_eq!((began.len(), &began[0]["ends_at"]), (1, &end.to_string().into()));
+    assert_eq!(began[0]["user"], alice.user.uuid.to_string());
     assert!(none_left(&begun).is_none() && !is_signed_in(&begun));
     let (said, _) = EN.second_factor_wait.split_once("{}").unwrap();
     assert!(begun.text().contains(said), "{}", begun.text());
@@ -231,6 +273,7 @@ async fn a_person_who_has_no_factor_left_waits_a_day_and_every_address_is_told()
     // To say it again begins nothing anew.
     asked.browser().submit(&none_left(&asked).unwrap()).await;
     assert!(server.mails().await.is_empty());
+    assert!(audit.take(&["lost_factors_wait_began"]).is_empty());
     server.advance(DAY - 60);
     assert_eq!(half(&alice, &acme).await.page(), "/second-factor");
     assert_eq!(server.factors_of(&alice).len(), 2);
@@ -238,7 +281,54 @@ async fn a_person_who_has_no_factor_left_waits_a_day_and_every_address_is_told()
     let audit = Audit::listen();
     assert!(is_signed_in(&half(&alice, &acme).await));
     assert!(server.factors_of(&alice).is_empty());
-    assert!(!audit.take(&["factor_removed"]).is_empty());
+    let ended = audit.take(&["factor_removed", "lost_factors_wait_ended"]);
+    assert_eq!(ended.len(), 3, "the app, its codes, and the wait");
+    assert_eq!(ended[2]["reason"], "over");
+}
+
+/// Why waits ended.
+fn reasons_of_ends(audit: &Audit) -> Vec<String> {
+    let ended = audit.take(&["lost_factors_wait_ended"]);
+    let reasons = ended
+        .iter()
+        .map(|event| event["reason"].as_str().unwrap().to_owned());
+    reasons.collect()
+}
+
+#[tokio::test]
+async fn an_operator_sees_the_wait_and_ends_it_with_the_factors_or_without() {
+    for keep in [true, false] {
+        let (server, acme, alice, _, asked) = Box::pin(at_second_step()).await;
+        asked.browser().submit(&none_left(&asked).unwrap()).await;
+        let end = Some(server.app.core.clock.now() + std::time::Duration::from_secs(DAY));
+        let (admin, who) = (server.admin(), "alice@example.com".to_owned());
+        let shown = admin.call(user::ShowUser { who: who.clone() }).await.unwrap();
+        let factors = admin.call(user::ListFactors { who: who.clone() }).await.unwrap();
+        assert_eq!((shown.factors_end_at, factors.factors_end_at), (end, end));
+        let audit = Audit::listen();
+        if keep {
+            let update = UpdateUser {
+                who: who.clone(),
+                email: None,
+                account_id: None,
+                reset_failed_passwords: false,
+                keep_factors: true,
+                fields: UserFields::default(),
+            };
+            admin.call(update.clone()).await.unwrap();
+            admin.call(update).await.unwrap();
+        } else {
+            admin.call(user::ResetFactors { who: who.clone() }).await.unwrap();
+        }
+        assert_eq!(reasons_of_ends(&audit), ["operator"], "{keep}");
+        let shown = admin.call(user::ShowUser { who }).await.unwrap();
+        assert_eq!(shown.factors_end_at, None);
+        server.advance(DAY + 60);
+        let next = half(&alice, &acme).await;
+        assert_eq!(is_signed_in(&next), !keep);
+        assert!(none_left(&next).is_none(), "the wait does not begin again");
+        assert_eq!(server.factors_of(&alice).len(), if keep { 2 } else { 0 });
+    }
 }
 
 #[tokio::test]
@@ -247,7 +337,9 @@ async fn a_sign_in_with_a_factor_ends_the_wait() {
     asked.browser().submit(&none_left(&asked).unwrap()).await;
     server.advance(STEP);
     let other = half(&alice, &acme).await;
+    let audit = Audit::listen();
     assert!(is_signed_in(&type_code(&other, &app.code(&server, 0)).await));
+    assert_eq!(reasons_of_ends(&audit), ["factor"]);
     server.advance(DAY + 60);
     let asked = half(&alice, &acme).await;
     assert_eq!(asked.page(), "/second-factor", "{}", asked.text());
@@ -315,8 +407,10 @@ async fn the_link_of_the_mail_about_the_wait_ends_it() {
     asked.browser().submit(&none_left(&asked).unwrap()).await;
     let mails = server.mails().await;
     let mut to_address = mails.iter().filter(|mail| mail.message.to == "new@example.com");
+    let audit = Audit::listen();
     let secured = press(&server, to_address.next().unwrap()).await;
     assert_eq!(secured.heading(), EN.secured_title);
+    assert_eq!(reasons_of_ends(&audit), ["secured"]);
     let reset = server.mail().await;
     choose(&server, &reset).await;
     server.advance(DAY + 60);

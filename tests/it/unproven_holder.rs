@@ -147,6 +147,7 @@ async fn a_reset_ends_nothing_more_of_accounts_that_the_operator_vouches_for() {
         account_id: None,
         email: None,
         reset_failed_passwords: false,
+        keep_factors: false,
         fields: UserFields {
             email_verified: Some(true),
             ..UserFields::default()

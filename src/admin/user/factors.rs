@@ -40,6 +40,9 @@ pub struct UserFactors {
     pub account_id: String,
     /// The factors; those that were removed in the answer to a reset.
     pub factors: Vec<FactorView>,
+    /// When the wait is over after which the password removes the factors, because the user has said that none is left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub factors_end_at: Option<Timestamp>,
 }
 
 impl Operation for ListFactors {
@@ -52,6 +55,7 @@ impl Operation for ListFactors {
             let user = find(snapshot, &self.who)?;
             Ok(UserFactors {
                 factors: FactorView::all(&of_user(snapshot, user.uuid)?),
+                factors_end_at: user.factors_end_at,
                 uuid: user.uuid,
                 account_id: user.account_id,
             })

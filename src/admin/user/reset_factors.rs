@@ -5,12 +5,14 @@ use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult};
 use crate::flow::factors::remove_all;
 use crate::flow::failed_passwords;
+use crate::flow::login::lost_factors::{end_wait, record_end_by_operator};
 use crate::flow::notice::DrawnNotice;
 use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
+use crate::store::tables::USERS;
 
-/// A user whose factors are all removed. The user gets a notice.
+/// A user whose factors are all removed. The user gets a notice. A wait without factors ends.
 ///
 /// Then one step is enough to sign in, until the user adds a factor. Where a second factor is required, the next sign-in
 /// sets one up.
@@ -37,9 +39,19 @@ impl Operation for ResetFactors {
             if !removed.is_empty() {
                 notice.iter().try_for_each(|notice| notice.put(tx))?;
             }
-            Ok(removed)
+            let Some(mut user) = USERS.get(&*tx, &uuid)? else {
+                return Ok((removed, false));
+            };
+            let waited = end_wait(&mut user);
+            if waited {
+                USERS.put(tx, &uuid, &user)?;
+            }
+            Ok((removed, waited))
         });
-        let removed = write.await?;
+        let (removed, waited) = write.await?;
+        if waited {
+            record_end_by_operator(uuid);
+        }
         core.outbox_filled.notify_one();
         for (_, factor) in &removed {
             let (user, factor) = (uuid, factor.kind.name());
@@ -49,6 +61,7 @@ impl Operation for ResetFactors {
             uuid,
             account_id: user.account_id,
             factors: FactorView::all(&removed),
+            factors_end_at: None,
         };
         Ok(Done::about(uuid, factors))
     }

@@ -54,6 +54,7 @@ async fn a_login_name_belongs_to_one_user() {
         email: Some("alice@example.com".to_owned()),
         account_id: None,
         reset_failed_passwords: false,
+        keep_factors: false,
         fields: UserFields::default(),
     };
     refusal(admin(&core).call(rename).await);
@@ -79,6 +80,7 @@ async fn an_account_identifier_of_a_provider_user_is_not_for_others() {
         email: None,
         account_id: Some(account_id.to_owned()),
         reset_failed_passwords: false,
+        keep_factors: false,
         fields: UserFields::default(),
     };
     for account_id in ["google:1", "google:1@example.com", "google:@"] {
@@ -100,6 +102,7 @@ async fn a_new_address_can_be_signed_in_with_and_the_account_stays() {
         email: Some("al@example.com".to_owned()),
         account_id: None,
         reset_failed_passwords: false,
+        keep_factors: false,
         fields,
     };
     admin(&core).call(request).await.unwrap();
@@ -122,6 +125,7 @@ async fn a_name_that_was_given_up_is_free() {
         email: Some("alice@example.org".to_owned()),
         account_id: Some("alice".to_owned()),
         reset_failed_passwords: false,
+        keep_factors: false,
         fields: UserFields::default(),
     };
     admin(&core).call(rename).await.unwrap();
@@ -157,6 +161,7 @@ async fn what_is_said_of_an_address_is_said_of_the_one_that_comes_along() {
         email: None,
         account_id: None,
         reset_failed_passwords: false,
+        keep_factors: false,
         fields,
     };
     for (number, claims) in [("+1556", &[][..]), ("+1557", &[verified]), ("", &[])] {
@@ -185,6 +190,7 @@ async fn nobody_is_given_a_type_that_is_no_persons_and_who_has_it_keeps_it() {
         email: None,
         account_id: None,
         reset_failed_passwords: false,
+        keep_factors: false,
         fields,
     };
     let alice = admin(&core).call(request("alice@example.com")).await.unwrap();
@@ -222,6 +228,7 @@ async fn a_name_that_is_typed_too_long_is_nobodys() {
         email: None,
         account_id: Some(account_id),
         reset_failed_passwords: false,
+        keep_factors: false,
         fields: UserFields::default(),
     };
     let refused = refusal(admin(&core).call(rename("x".repeat(600))).await);
@@ -255,6 +262,7 @@ async fn a_users_name_is_its_own_also_where_the_user_is_a_devices() {
         email: None,
         account_id: Some(account_id.to_owned()),
         reset_failed_passwords: false,
+        keep_factors: false,
         fields: UserFields::default(),
     };
     let refused = refusal(admin(&core).call(rename("Alice@example.com")).await);
@@ -348,6 +356,7 @@ async fn an_unlinked_user_with_anothers_name_takes_it_away_from_nobody() {
         email: None,
         account_id: Some("kiosk".to_owned()),
         reset_failed_passwords: false,
+        keep_factors: false,
         fields: UserFields::default(),
     };
     admin(&core).call(rename).await.unwrap();

@@ -2,9 +2,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{KIND, UserFields, UserView, apply_fields, change};
+use super::{KIND, UserFields, UserView, apply_fields, change, find};
 use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult, about, all_or_none, check_account_id, claim};
+use crate::flow::login::lost_factors::{end_wait, record_end_by_operator};
 use crate::identity::User;
 use crate::store::engine::Tx;
 use crate::store::tables::FAILED_PASSWORDS;
@@ -21,6 +22,9 @@ pub struct UpdateUser {
     pub account_id: Option<String>,
     /// Whether the count of wrong passwords starts again at zero.
     pub reset_failed_passwords: bool,
+    /// Whether a wait ends after which the password removes the factors.
+    #[serde(default)]
+    pub keep_factors: bool,
     /// What else changes.
     pub fields: UserFields,
 }
@@ -32,6 +36,8 @@ impl Operation for UpdateUser {
 
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<UserView>> {
         let who = self.who.clone();
+        let keep_factors = self.keep_factors;
+        let found = admin.read(|snapshot| find(snapshot, &self.who)).await?;
         let groups = Arc::clone(admin.core.catalog().groups());
         let change_user = move |user: &mut User| {
             let mut faults = Vec::new();
@@ -44,6 +50,9 @@ impl Operation for UpdateUser {
                 check_account_id(&mut faults, account_id);
                 user.account_id = text::map_width(account_id);
             }
+            if keep_factors {
+                end_wait(user);
+            }
             apply_fields(user, &self.fields, &groups, &mut faults);
             all_or_none(about(KIND, &self.who, faults).collect())
         };
@@ -53,6 +62,10 @@ impl Operation for UpdateUser {
             }
             Ok(())
         };
-        change::<Self>(admin, who, change_user, reset).await
+        let done = change::<Self>(admin, who, change_user, reset).await?;
+        if keep_factors && found.factors_end_at.is_some() {
+            record_end_by_operator(found.uuid);
+        }
+        Ok(done)
     }
 }

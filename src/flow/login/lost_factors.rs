@@ -3,17 +3,23 @@
 //! The mailbox alone must not undo the second step. So the user says on its page that no factor is left, is told by mail at
 //! every address, and waits. A sign-in with a factor ends the wait. When it is over, the next sign-in removes the factors.
 
+use std::net::IpAddr;
 use std::time::Duration;
+
+use uuid::Uuid;
 
 use super::pending_sign_in::PendingSignIn;
 use super::session::AuthenticationEvent;
 use crate::clock::Timestamp;
 use crate::flow::notice::DrawnNotice;
 use crate::flow::outbox::DrawnMail;
+use crate::flow::users::EndedByProof;
 use crate::flow::{Core, Failure, factors};
 use crate::identity::claim::parse_email;
-use crate::identity::{AuthenticationMethod, Factor, OneTimeLink, SecondFactor, User};
+use crate::identity::{AuthenticationMethod, OneTimeLink, SecondFactor, User};
 use crate::mail::{Content, Message};
+use crate::observe::audit;
+use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
 use crate::store::tables::USERS;
@@ -34,12 +40,13 @@ pub fn may_begin(pending: &PendingSignIn, now: Timestamp) -> bool {
 pub async fn begin_wait(
     core: &Core,
     pending: &PendingSignIn,
+    from: IpAddr,
     now: Timestamp,
 ) -> Result<Option<Timestamp>, Failure> {
     if !may_begin(pending, now) {
         return Ok(None);
     }
-    let first = pending.first.clone();
+    let (first, user) = (pending.first.clone(), pending.user.uuid);
     let content = |link| Content::FactorsEnd {
         at: now,
         link: Some(link),
@@ -52,18 +59,41 @@ pub async fn begin_wait(
             return Ok(None);
         };
         if let Some(end) = user.factors_end_at {
-            return Ok(Some(end));
+            return Ok(Some(Wait { end, is_new: false }));
         }
         let end = now + WAIT;
         user.factors_end_at = Some(end);
         USERS.put(tx, &user.uuid, &user)?;
         notice.iter().try_for_each(|notice| notice.put(tx))?;
         other_mail.iter().try_for_each(|mail| mail.put(tx))?;
-        Ok(Some(end))
+        Ok(Some(Wait { end, is_new: true }))
     };
-    let end = core.store.write("lost_factors", begin).await?;
-    core.outbox_filled.notify_one();
-    Ok(end)
+    let Some(wait) = core.store.write("lost_factors", begin).await? else {
+        return Ok(None);
+    };
+    if wait.is_new {
+        core.outbox_filled.notify_one();
+        let ends_at = wait.end.seconds();
+        audit::record(&Event::LostFactorsWaitBegan { user, ends_at, from });
+    }
+    Ok(Some(wait.end))
+}
+
+struct Wait {
+    end: Timestamp,
+    is_new: bool,
+}
+
+/// Ends the wait of a user, and that one may begin. Returns whether there was one. The caller stores the user.
+pub fn end_wait(user: &mut User) -> bool {
+    user.secured_at = None;
+    user.factors_end_at.take().is_some()
+}
+
+/// Records that an operator ended the wait of a user.
+pub fn record_end_by_operator(user: Uuid) {
+    let reason = "operator";
+    audit::record(&Event::LostFactorsWaitEnded { user, reason });
 }
 
 /// The mail to the account identifier, if that is an address and another one.
@@ -82,30 +112,34 @@ fn mail_to_account_id(core: &Core, user: &User, now: Timestamp) -> Result<Option
 }
 
 /// Ends a wait in the transaction of a sign-in: a factor ends it, or that it may begin, and after it the password removes
-/// the factors that were there when it began. Returns these.
+/// the factors that were there when it began. What ended is added to `proof`.
 pub(super) fn settle(
     tx: &mut dyn Tx,
     user: &mut User,
+    proof: &mut EndedByProof,
     event: &AuthenticationEvent,
     now: Timestamp,
-) -> Result<Vec<Factor>, StoreError> {
+) -> Result<(), StoreError> {
     let shows_factor = event.factor.is_passkey()
         || matches!(
             event.second_factor,
             Some(SecondFactor::Totp | SecondFactor::RecoveryCode)
         );
     let is_password = event.factor == AuthenticationMethod::Password;
-    let removed = match user.factors_end_at {
-        _ if shows_factor => Vec::new(),
+    let reason = match user.factors_end_at {
+        _ if shows_factor => "factor",
         Some(end) if is_password && now >= end => {
-            factors::remove_these(tx, user.uuid, |_, factor| factor.added_at + WAIT <= end)?
+            let removed = factors::remove_these(tx, user.uuid, |_, factor| factor.added_at + WAIT <= end)?;
+            proof.add_factors(removed);
+            "over"
         }
-        _ => return Ok(Vec::new()),
+        _ => return Ok(()),
     };
     if user.factors_end_at.is_some() || user.secured_at.is_some() {
-        user.factors_end_at = None;
-        user.secured_at = None;
+        if end_wait(user) {
+            proof.end_wait(reason);
+        }
         USERS.put(tx, &user.uuid, user)?;
     }
-    Ok(removed)
+    Ok(())
 }

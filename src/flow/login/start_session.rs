@@ -149,8 +149,8 @@ pub(in crate::flow) async fn start_session(
             };
             identified.was_anonymous =
                 record.note_account(transaction.purpose.anonymous(), identified.user.uuid);
-            let removed = lost_factors::settle(tx, &mut identified.user, &event, now)?;
-            identified.proof.add_factors(removed);
+            let Identified { user, proof, .. } = &mut identified;
+            lost_factors::settle(tx, user, proof, &event, now)?;
             let (rule, user) = (policy.accounts.second_factor, &identified.user);
             let is_required =
                 second_factor_rule::is_required(&*tx, user, &purpose, rule, &remembered, &event)?;

@@ -108,7 +108,9 @@ pub async fn secure_account(
             proof.add_factors(removed);
             user.password = None;
             user.secured_at = Some(now);
-            user.factors_end_at = None;
+            if user.factors_end_at.take().is_some() {
+                proof.end_wait("secured");
+            }
             user.updated_at = now;
             USERS.put(tx, &user.uuid, &user)?;
             reset_link.put(tx)?;

@@ -62,7 +62,8 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
         return Ok(draw(&request, Some(SecondFactorProblem::Expired), None));
     }
     if parameters.get("decision") == Some("none-left") {
-        let end = lost_factors::begin_wait(&context.app.core, &pending, context.now).await?;
+        let (core, from) = (&context.app.core, context.client_address());
+        let end = lost_factors::begin_wait(core, &pending, from, context.now).await?;
         let loss = end.map(|end| FactorLoss::Waiting(end.in_utc()));
         return Ok(request.send(&SecondFactor {
             loss,

@@ -345,6 +345,7 @@ async fn a_refresh_shows_all_that_the_operator_changed() {
         email: some("new@example.com"),
         account_id: some("new-name"),
         reset_failed_passwords: false,
+        keep_factors: false,
         fields: UserFields {
             phone_number: some("+41791234567"),
             user_type: some("robot"),
