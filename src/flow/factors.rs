@@ -66,21 +66,21 @@ pub(in crate::flow) fn remove(
     FACTORS.remove(tx, &(user, id)).map(drop)
 }
 
-/// Removes the factors of a user that are `chosen`, and returns them. With the last other factor, the recovery codes are
-/// removed too, and are not returned.
+/// Removes the factors of a user that are `chosen`, and returns what was removed. With the last other factor, the recovery
+/// codes are removed too.
 pub(in crate::flow) fn remove_these(
     tx: &mut dyn Tx,
     user: Uuid,
     chosen: impl Fn(Uuid, &Factor) -> bool,
 ) -> Result<Vec<Factor>, StoreError> {
     let mut left = of_user(&*tx, user)?;
-    let removed: Vec<_> = left.extract_if(.., |(id, factor)| chosen(*id, factor)).collect();
+    let mut removed: Vec<_> = left.extract_if(.., |(id, factor)| chosen(*id, factor)).collect();
     for (id, factor) in &removed {
         remove(tx, user, *id, factor)?;
     }
     let is_codes = |factor: &Factor| matches!(factor.kind, FactorKind::RecoveryCodes(_));
     if !removed.is_empty() && left.iter().all(|(_, factor)| is_codes(factor)) {
-        remove_all(tx, user)?;
+        removed.extend(remove_all(tx, user)?);
     }
     Ok(removed.into_iter().map(|(_, factor)| factor).collect())
 }

@@ -430,7 +430,7 @@ async fn factors_change_only_in_a_session_that_used_the_second_step() {
     let removed = browser.submit(&remove(&listed)).await;
     assert!(removed.text().contains(EN.security_removed));
     assert_eq!(factor_rows(&removed), 0);
-    assert_eq!(audit.take(&["factor_removed"]).len(), 1);
+    assert_eq!(audit.take(&["factor_removed"]).len(), 2);
     assert!(matches!(
         server.mail().await.message.content,
         Content::FactorRemoved { .. }
@@ -714,6 +714,9 @@ async fn a_password_that_must_be_changed_is_changed_after_the_second_step() {
         .clone()
         .with("new-password", "a password that is new");
     let done = page.browser().submit(&chosen).await;
+    let recorded = audit.take(&["password_reset", "signed_in"]);
+    assert_eq!(recorded.len(), 2);
+    assert_eq!(recorded[0]["session"], recorded[1]["session"]);
     let tokens = acme.redeem(&done.callback().code()).await.tokens();
     let id = tokens.id().claims;
     assert_eq!(

@@ -11,7 +11,7 @@ use crate::flow::login::transaction::BrowserLogin;
 use crate::flow::notice::DrawnNotice;
 use crate::flow::users::{EndedByProof, end_sessions_and_families};
 use crate::flow::{Failure, failed_passwords, users};
-use crate::identity::{LinkPurpose, OneTimeLink, SecondFactor, User};
+use crate::identity::{AuthenticationMethod, LinkPurpose, OneTimeLink, SecondFactor, User};
 use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -97,6 +97,12 @@ pub(super) async fn reset_password(
         SessionStart::TransactionError(_) => return Ok(RedeemResult::SignInExpired),
     };
     record(started.user.uuid, Some(started.session));
+    audit::record(&Event::SignedIn {
+        user: started.user.uuid,
+        session: started.session,
+        authority: AuthenticationMethod::Password.authority(),
+        client_id: login.purpose.audit_name(),
+    });
     Ok(RedeemResult::Done {
         redirect: started.redirect,
         user: Box::new(started.user),
