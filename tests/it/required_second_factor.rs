@@ -87,14 +87,24 @@ async fn where_it_is_required_a_second_factor_is_set_up_in_the_sign_in() {
     );
     let mails = server.mails().await;
     let is_notice = |content: &Content| matches!(content, Content::FactorAdded { .. });
-    assert!(mails.iter().any(|mail| is_notice(&mail.message.content)));
+    let notice = mails
+        .iter()
+        .find(|mail| is_notice(&mail.message.content))
+        .unwrap();
     // From then on the factor is asked for.
     let asked = half(&alice, &acme).await;
     assert_eq!(asked.heading(), EN.second_factor_title);
     assert!(is_signed_in(&type_code(&asked, &codes[9]).await));
     server.advance(STEP);
     let asked = half(&alice, &acme).await;
-    assert!(is_signed_in(&type_code(&asked, &app.code(&server, 0)).await));
+    let other = type_code(&asked, &app.code(&server, 0)).await;
+    assert!(is_signed_in(&other));
+    // The link of the notice ends the session that the sign-in began, and no other.
+    let question = server.browser().visit(&notice.link()).await;
+    question.browser().submit(&question.forms()[0]).await;
+    assert!(server.factors_of(&alice).is_empty());
+    assert_eq!(callback.browser().fetch("/account").await.status, 303);
+    assert_eq!(other.browser().fetch("/account").await.status, 200);
 }
 
 #[tokio::test]

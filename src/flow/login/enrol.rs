@@ -3,7 +3,7 @@
 use super::pending_sign_in::{PendingSignIn, event_after};
 use super::second_factor::SecondStep;
 use super::second_factor_rule::can_use_two_factors;
-use super::start_session::{Identify, SessionStart, start_session};
+use super::start_session::{Identified, Identify, SessionStart, start_session};
 use super::transaction::{BrowserLogin, LoginContext};
 use crate::clock::Timestamp;
 use crate::flow::notice::DrawnNotice;
@@ -57,7 +57,6 @@ pub async fn enrol(
         return Ok(SecondStep::Wrong);
     };
     let content = |link| Content::FactorAdded { at: now, link };
-    // The session in which the notice is of begins later, so the link ends all sessions.
     let notice = DrawnNotice::draw(core, &pending.user, content, now)?;
     let notice = notice.map(|notice| notice.adding(new.ids()));
     let event = event_after(core, browser, pending, SecondFactor::Totp, now)?;
@@ -70,8 +69,10 @@ pub async fn enrol(
             return Ok(None);
         }
         failed_passwords::reset_second_step(tx, user.uuid)?;
-        notice.iter().try_for_each(|notice| notice.put(tx))?;
-        Ok(Some(user.into()))
+        Ok(Some(Identified {
+            notice: notice.clone(),
+            ..user.into()
+        }))
     });
     let record_added = || {
         core.outbox_filled.notify_one();

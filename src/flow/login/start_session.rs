@@ -19,6 +19,7 @@ use super::session::{AuthenticationEvent, DrawnSession, EndedSessions, LiveSessi
 use super::transaction;
 use super::transaction::{BrowserLogin, LoginContext, LoginTransactionError, StepResult};
 use crate::clock::Timestamp;
+use crate::flow::notice::DrawnNotice;
 use crate::flow::one_time_link::request_mail::request_change;
 use crate::flow::token::issue::TokenIssuer;
 use crate::flow::users::EndedByProof;
@@ -39,6 +40,8 @@ pub(in crate::flow) struct Identified {
     pub(in crate::flow) ended: EndedSessions,
     /// What ended because the address of the user was proven.
     pub(in crate::flow) proof: EndedByProof,
+    /// The notice of what was added in this sign-in. It is about the session, if that begins.
+    pub(in crate::flow) notice: Option<DrawnNotice>,
     /// Whether the user was anonymous until now.
     pub(in crate::flow) was_anonymous: bool,
 }
@@ -50,6 +53,7 @@ impl From<User> for Identified {
             matched: UserMatch::Unchanged,
             ended: Vec::new(),
             proof: EndedByProof::default(),
+            notice: None,
             was_anonymous: false,
         }
     }
@@ -155,6 +159,7 @@ pub(in crate::flow) async fn start_session(
             let is_required =
                 second_factor_rule::is_required(&*tx, user, &purpose, rule, &remembered, &event)?;
             if is_required || event.must_change_password(user) {
+                identified.notice.iter().try_for_each(|notice| notice.put(tx))?;
                 if identified.was_anonymous {
                     LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
                 }
@@ -172,8 +177,8 @@ pub(in crate::flow) async fn start_session(
                 device: browser.device.clone(),
             };
             let started = session::start(tx, previous, session_slot, new, lifetimes, now)?;
-            if let Some(notice) = event.notice.clone() {
-                notice.in_session(started.id).put(tx)?;
+            for notice in event.notice.iter().chain(&identified.notice) {
+                notice.clone().in_session(started.id).put(tx)?;
             }
             let live = LiveSession {
                 id: started.id,
@@ -269,6 +274,7 @@ fn record_identified(
         ended,
         proof,
         was_anonymous,
+        ..
     } = identified;
     if was_anonymous {
         audit::record(&Event::AnonymousUserUpgraded {
