@@ -111,8 +111,8 @@ pub enum Content {
         /// The new address.
         to: String,
         at: Timestamp,
-        /// Leads to the page that secures the account.
-        link: String,
+        /// Leads to the page that secures the account; none if the link of such a mail set the address back.
+        link: Option<String>,
     },
 }
 

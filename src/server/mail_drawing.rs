@@ -145,7 +145,7 @@ fn mail_of(content: &Content) -> Mail {
             ..mail
         },
         Content::AddressChanged { to, at, link } => Mail {
-            link: Some(link),
+            link,
             time: Some(at.in_utc()),
             new_address: Some(to),
             ..mail
@@ -210,7 +210,7 @@ mod tests {
             Content::AddressChanged {
                 to: String::new(),
                 at,
-                link,
+                link: Some(link),
             },
         ] {
             assert_eq!(content.kind(), kind(&content).name());

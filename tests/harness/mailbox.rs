@@ -42,6 +42,14 @@ impl Server {
         assert_eq!(mails.len(), 1, "{mails:?}");
         mails.remove(0)
     }
+
+    /// The only mail for a new password since the last call.
+    pub(crate) async fn reset_mail(&self) -> Mail {
+        let mut mails = self.mails().await;
+        mails.retain(|mail| matches!(mail.message.content, Content::ResetPassword { .. }));
+        assert_eq!(mails.len(), 1, "{mails:?}");
+        mails.remove(0)
+    }
 }
 
 fn open(core: &Core, id: uuid::Uuid, entry: &OutboxEntry) -> Message {
@@ -62,13 +70,15 @@ impl Mail {
             | Content::ResetPassword { link, .. }
             | Content::SignIn { link, .. }
             | Content::VerifyAddress { link, .. }
-            | Content::AddressChanged { link, .. }
+            | Content::AddressChanged { link: Some(link), .. }
             | Content::FactorAdded { link, .. }
             | Content::FactorRemoved { link, .. }
             | Content::NewDevice { link, .. }
             | Content::FactorsEnd { link: Some(link), .. }
             | Content::PasswordChanged { link, .. } => link,
-            Content::Test | Content::FactorsEnd { link: None, .. } => panic!("it has no link"),
+            Content::Test
+            | Content::AddressChanged { link: None, .. }
+            | Content::FactorsEnd { link: None, .. } => panic!("it has no link"),
         };
         link.strip_prefix(ISSUER).unwrap().to_owned()
     }

@@ -201,7 +201,7 @@ async fn a_new_address_is_confirmed_and_the_old_one_can_set_it_back() {
         (Some("alice@example.com"), false)
     );
     assert_eq!(browser.visit("/account").await.page(), "/login");
-    assert_eq!(server.mail().await.message.to, "alice@example.com");
+    assert_eq!(server.reset_mail().await.message.to, "alice@example.com");
 }
 
 /// Writes the links of mails that were sent as an earlier release wrote them.
@@ -246,7 +246,7 @@ async fn change_and_set_back(
     assert_eq!(secured.heading(), EN.secured_title);
     let set_back = email_of(&server, &alice).await;
     rewrite_links(&server, form, earlier).await;
-    let reset = server.browser().visit(&server.mail().await.link()).await;
+    let reset = server.browser().visit(&server.reset_mail().await.link()).await;
     assert_eq!(reset.page(), "/link", "{}", reset.text());
     [changed, set_back]
 }

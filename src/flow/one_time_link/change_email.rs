@@ -147,7 +147,7 @@ async fn draw_notice(
         content: Content::AddressChanged {
             to,
             at,
-            link: link.address(&core.policy.issuer),
+            link: Some(link.address(&core.policy.issuer)),
         },
     };
     Ok((link, DrawnMail::draw(core, &message, at)?))

@@ -64,7 +64,10 @@ pub async fn secure_account(
         return Ok(false);
     };
     let LinkPurpose::SecureAccount {
-        user, email, event, ..
+        user,
+        email,
+        event,
+        replaced_by,
     } = purpose.clone()
     else {
         return Ok(false);
@@ -79,7 +82,7 @@ pub async fn secure_account(
     let reset_link = DrawnLink::draw(core, reset, expires_at);
     let message = Message {
         to: email.clone(),
-        languages: language,
+        languages: language.clone(),
         client_id: None,
         content: Content::ResetPassword {
             link: reset_link.address(&core.policy.issuer),
@@ -88,6 +91,20 @@ pub async fn secure_account(
         },
     };
     let mail = DrawnMail::draw(core, &message, now)?;
+    // Without a link, or the two mailboxes could take the address from each other for ever.
+    let to_replaced = replaced_by.map(|to| Message {
+        to,
+        languages: language,
+        client_id: None,
+        content: Content::AddressChanged {
+            to: email.clone(),
+            at: now,
+            link: None,
+        },
+    });
+    let told = to_replaced
+        .map(|message| DrawnMail::draw(core, &message, now))
+        .transpose()?;
     let secret = secret.clone();
     let ended = core
         .store
@@ -101,6 +118,7 @@ pub async fn secure_account(
             let mut proof = if user.has_mailbox(&email) {
                 EndedByProof::default()
             } else {
+                told.iter().try_for_each(|mail| mail.put(tx))?;
                 set_address_back(tx, &mut user, &email, now)?
             };
             let added = event.as_ref().map_or(&[][..], |event| &event.factors);
