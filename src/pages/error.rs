@@ -42,6 +42,8 @@ pub enum ErrorKind {
     Cookies,
     /// A link from a mail has expired or was used.
     Link,
+    /// A link from a mail undoes nothing any more: the account has changed since.
+    LinkUndoesNothing,
     /// A link from a mail works only in another browser.
     OtherBrowser,
     /// The page was opened under another address than the service's own.
@@ -58,12 +60,13 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, for tests and previews.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Request,
         Self::NotFound,
         Self::Stale,
         Self::Cookies,
         Self::Link,
+        Self::LinkUndoesNothing,
         Self::OtherBrowser,
         Self::Elsewhere,
         Self::ForeignForm,
@@ -80,6 +83,7 @@ impl ErrorKind {
             Self::Stale => "stale",
             Self::Cookies => "cookies",
             Self::Link => "link",
+            Self::LinkUndoesNothing => "link-undoes-nothing",
             Self::OtherBrowser => "other-browser",
             Self::Elsewhere => "elsewhere",
             Self::ForeignForm => "foreign-form",
@@ -95,7 +99,7 @@ impl ErrorKind {
             Self::NotFound => text.error_not_found,
             Self::Stale => text.error_stale,
             Self::Cookies => text.error_cookies,
-            Self::Link => text.error_link,
+            Self::Link | Self::LinkUndoesNothing => text.error_link,
             Self::OtherBrowser => text.error_other_browser,
             Self::Elsewhere => text.error_elsewhere,
             Self::ForeignForm => text.error_foreign_form,
@@ -113,6 +117,7 @@ impl ErrorKind {
             Self::Stale => text.error_stale_advice,
             Self::Cookies => text.error_cookies_advice,
             Self::Link => text.error_link_advice,
+            Self::LinkUndoesNothing => text.error_link_undoes_nothing,
             Self::OtherBrowser => text.error_other_browser_advice,
             Self::Elsewhere => text.error_elsewhere_advice,
             Self::ForeignForm => text.error_foreign_form_advice,
@@ -135,6 +140,7 @@ impl ErrorKind {
                 | Self::Stale
                 | Self::Cookies
                 | Self::Link
+                | Self::LinkUndoesNothing
                 | Self::OtherBrowser
                 | Self::ForeignForm
         )

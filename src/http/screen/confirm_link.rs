@@ -2,7 +2,7 @@
 
 use ::http::{Method, StatusCode};
 
-use super::open_link::{OpenLink, form, link_void};
+use super::open_link::{OpenLink, form, link_void, undoes_nothing};
 use super::{browser_redirect, csrf};
 use crate::flow::login::transaction::LoginContext;
 use crate::flow::one_time_link::change_email::{change_email, may_change};
@@ -41,7 +41,10 @@ pub(super) async fn respond(
             _ => Ok(None),
         })
         .await?;
-    let user = user.ok_or_else(|| link_void(context))?;
+    let user = user.ok_or_else(|| match action {
+        LinkAction::Secure => undoes_nothing(context),
+        _ => link_void(context),
+    })?;
     let address = match &link.purpose {
         LinkPurpose::ChangeEmail { to, .. } => Some(to.clone()),
         LinkPurpose::SecureAccount {

@@ -46,6 +46,14 @@ pub(super) fn link_void(context: &RequestContext) -> HttpError {
     page.into()
 }
 
+/// The page for the link of a notice that would undo nothing. The reader of the mail learns that the account has changed, and
+/// not how.
+pub(super) fn undoes_nothing(context: &RequestContext) -> HttpError {
+    let details = "the link of a notice is void: a factor was added later, the address is another one, or the user is disabled";
+    let page = context.error_page(StatusCode::BAD_REQUEST, ErrorKind::LinkUndoesNothing, details);
+    page.into()
+}
+
 /// The CSRF context of the form of a link.
 pub(super) fn form(login: &LoginContext) -> String {
     format!("link:{}", login.transaction.id)
