@@ -156,6 +156,7 @@ impl Account {
                             }
                         }
                     }
+                    p.note { (text.password_remove_codes) }
                 }
             }
         }

@@ -360,6 +360,7 @@ sentences! {
     proof_passkey: Plain, "Button in a form, in the place of the password.";
     problem_proof: Plain, "Neither the password nor a code nor a passkey was accepted. Nothing was done.";
     password_remove_added: Plain, "Before boxes with what confirms a sign-in, beside a new password.";
+    password_remove_codes: Plain, "After them.";
     account_new_password: Plain, "Label.";
     account_password_rule: Place, "Beside it; `{}` is a number.";
     account_change_password: Plain, "Button.";

@@ -239,6 +239,7 @@ async fn a_changed_password_removes_what_was_added_since_the_last_one() {
             .contains(&format!("name=\"remove-{id}\" type=\"checkbox\""))
     };
     assert!(offers(new) && !offers(old), "{}", offered.text());
+    assert!(offered.text().contains(EN.password_remove_codes));
     assert!(changed.text().contains(EN.account_password_changed));
     let left: Vec<_> = server.factors_of(&alice).into_iter().map(|(id, _)| id).collect();
     assert_eq!(left, [old]);
