@@ -1,5 +1,7 @@
 //! Runs `idsvc serve`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::Global;
@@ -47,7 +49,13 @@ pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<()
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    let announce = |announcement: &Announcement<'_>| match announce(announcement, output) {
+    let config_flag = |file: &PathBuf| format!(" --config {}", file.display());
+    let commands = format!(
+        "idsvc --data-dir {}{}",
+        config.settings.data_dir.display(),
+        global.config.as_ref().map(config_flag).unwrap_or_default()
+    );
+    let announce = |announcement: &Announcement<'_>| match announce(announcement, &commands, output) {
         Err(CliError::BrokenPipe) => {
             tracing::warn!("standard output is closed: the credentials were not printed");
             Ok(())
@@ -57,8 +65,12 @@ pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<()
     Ok(run::run(&config, inherited, announce)?)
 }
 
-/// Prints the addresses and the credentials of the development server.
-fn announce(announcement: &Announcement<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+/// Prints the addresses and the credentials of the development server. `commands` is how commands for it begin.
+fn announce(
+    announcement: &Announcement<'_>,
+    commands: &str,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
     let Announcement {
         listening,
         issuer,
@@ -83,6 +95,7 @@ fn announce(announcement: &Announcement<'_>, output: &mut Output<'_>) -> Result<
     if let Some(mails) = mails {
         output.line(&format!("mails      {mails}"))?;
     }
+    output.line(&format!("commands   {commands} …"))?;
     output.line(&format!(
         "sign in    {} with the password {}",
         dev::USER,

@@ -15,9 +15,17 @@ fn what_needs_mails_is_a_fault_without_a_mail_server() {
             "accounts.email_sign_in = true",
             "accounts.email_sign_in = true needs mail.url",
         ),
+        (
+            "accounts.self_service = [\"email\"]",
+            "accounts.self_service = \"email\" needs mail.url",
+        ),
     ] {
         let told = faults(&sources_of(&[], &[], &format!("{BASE}{setting}\n")));
         assert!(told.contains(named), "{told:?}");
+        // The development server catches mails, and its commands get the same file.
+        let sources = sources_of(&[], &[], &format!("{BASE}{setting}\n"));
+        resolve(&sources.clone().for_development()).unwrap();
+        resolve_settings(&sources).unwrap();
         resolve(&sources_of(&[], &[], &format!("{BASE}{MAIL}{setting}\n"))).unwrap();
     }
     let unverified = "accounts.sign_up = \"open\"\naccounts.verify_email = false\n";
