@@ -34,8 +34,8 @@ pub(super) static MOST_REGISTERED: Setting<Number<usize>> = Setting {
     key: "clients.most_registered",
     doc: "The most clients that registered themselves, and the most that have a metadata document. Their rows also have a share of\n\
      limits.memory. If there is no room, one more takes the place of the oldest that no user has allowed, of the sender who\n\
-     registered most. If users have allowed all, it takes that of the oldest of the user who alone uses most, then that of the oldest of\n\
-     the user who was the first at most of those that several use. A client that registered itself is removed if no user\n\
+     registered most. If users have allowed all, it takes that of the oldest of the user who alone uses most. If several users have allowed\n\
+     each, it takes that of the oldest of the user who was the first at most. A client that registered itself is removed if no user\n\
      allows it anything within 30 days. One with a metadata document is removed if nobody uses it for 30 days, or for the lifetime\n\
      of a refresh token if that is longer.",
     default: Some(Literal::Number(10_000)),
