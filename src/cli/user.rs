@@ -247,6 +247,11 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
 fn add(add: Add, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let password = add.password.choose()?;
     let fields = change(&add.fields)?;
+    if add.password.no_password && add.fields.must_change_password == Some(true) {
+        let message =
+            "--must-change-password is about a password, and --no-password sets none: leave one of them out";
+        return Err(CliError::Misused(message.to_owned()));
+    }
     warn_of_unreleased(&fields, connector, output);
     let done = format!("user {} was added", add.email);
     let summary = password_summary(&password, done, &add.email);
@@ -264,12 +269,12 @@ fn update(update: Update, connector: &AdminConnector<'_>, output: &mut Output<'_
         email,
         account_id,
         reset_failed_passwords,
+        keep_factors,
         fields,
     } = update;
     let fields = change(&fields)?;
     let is_same = email.is_none() && account_id.is_none() && fields == UserFields::default();
     if is_same && !reset_failed_passwords && !keep_factors {
-        keep_factors,
         let message = "nothing to change: name at least one flag, see idsvc user update --help";
         return Err(CliError::Misused(message.to_owned()));
     }
@@ -279,12 +284,12 @@ fn update(update: Update, connector: &AdminConnector<'_>, output: &mut Output<'_
         email,
         account_id,
         reset_failed_passwords,
+        keep_factors,
         fields,
     };
     connector.run(update, output, |view, output| {
         if let Some(bytes) = token_length::near_limit(&view.groups, &view.claims) {
             output.say(&format!(
-        keep_factors,
                 "warning: the groups and claims of {} take up to {bytes} of the {} bytes of a token. A client that gets a longer one gets an error instead: take the user out of groups, or give clients less scope",
                 view.account_id,
                 token_length::LONGEST
@@ -332,11 +337,25 @@ fn remove(remove: Remove, connector: &AdminConnector<'_>, output: &mut Output<'_
     })
 }
 
-/// Warns of claims that no scope releases. An empty value removes a claim.
+/// Warns of claims that no scope releases, and of a telephone number that applications may not take. An empty value removes
+/// a claim.
 fn warn_of_unreleased(fields: &UserFields, connector: &AdminConnector<'_>, output: &mut Output<'_>) {
+    let number = fields.phone_number.as_deref().filter(|number| !number.is_empty());
+    if let Some(number) = number.filter(|number| !is_e164(number)) {
+        output.say(&format!(
+            "warning: the telephone number {number:?} is not in E.164 form, as in +3225550123: applications may not take it"
+        ));
+    }
     let set = fields.claims.iter().filter(|(_, value)| !value.is_empty());
     let names = set.map(|(name, _)| name.as_str());
     warn_of_claims(names, |output| connector.call(ListScopes, output), output);
+}
+
+/// Whether this is a telephone number as OpenID Connect Core section 5.1 recommends: E.164, with an extension of RFC 3966.
+fn is_e164(number: &str) -> bool {
+    let number = number.split_once(";ext=").map_or(number, |(number, _)| number);
+    let digits = number.strip_prefix('+').unwrap_or_default();
+    (7..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Runs `user list`. One record at a time is in memory.
@@ -464,11 +483,11 @@ fn show(view: &UserView, output: &mut Output<'_>) -> Result<(), CliError> {
             "\nThe password is refused in browsers in which the user has not signed in before.\nSet another one with idsvc user set-password {account}, or keep it with idsvc user update {account} --reset-failed-passwords."
         ));
     }
+    if view.factors_end_at.is_some() {
+        output.hint(&format!("\n{}", user_factors::keep_hint(&view.account_id)));
+    }
     if view.password.is_some() {
         output.hint("\nThe password is shown this once; only its hash is kept.");
     }
     Ok(())
 }
-    if view.factors_end_at.is_some() {
-        output.hint(&format!("\n{}", user_factors::keep_hint(&view.account_id)));
-    }

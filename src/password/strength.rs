@@ -34,7 +34,7 @@ pub enum PasswordProblem {
     },
     /// It is easy to guess.
     #[error(
-        "choose a password that is harder to guess: this one is common, repeated, a row of keys, or a name or address of the user or of the service"
+        "choose a password that is harder to guess: this one is common or in password.blocklist_file, repeated, a row of keys, or a name or address of the user or of the service"
     )]
     Guessable,
 }

@@ -306,3 +306,34 @@ fn a_name_in_place_of_an_address_is_named_in_letters_that_people_read() {
     let text = add("zoe\u{200b}@example.com");
     assert!(text.contains("\\u{200b}"), "what nobody sees is shown: {text}");
 }
+
+#[test]
+fn a_user_without_a_password_has_none_to_change_and_a_number_without_form_is_warned_of() {
+    let service = Service::new();
+    let both = run(
+        &service,
+        "user add ada@example.com --no-password --must-change-password",
+    );
+    assert_eq!(code(&both), Some(2));
+    assert!(said(&both).contains("--no-password sets none"), "{}", said(&both));
+    run(
+        &service,
+        "user add ada@example.com --no-password --must-change-password=false",
+    );
+    for (number, is_warned) in [
+        ("abc", true),
+        ("0470123456", true),
+        ("+3225550123", false),
+        ("+16045551234;ext=5678", false),
+        ("", false),
+    ] {
+        let set = service.run(&["user", "update", "ada@example.com", "--phone-number", number]);
+        assert_eq!(code(&set), Some(0), "{}", said(&set));
+        assert_eq!(
+            said(&set).contains("E.164"),
+            is_warned,
+            "{number}: {}",
+            said(&set)
+        );
+    }
+}
