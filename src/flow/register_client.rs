@@ -129,20 +129,28 @@ pub async fn register(
     let rules = ClientRules::for_client(core);
     let client = replace_metadata(&rules, &requested, None, client, Some(&stored_secret))?;
     let most = core.policy.registration.most_clients;
-    // Chosen in the transaction: it comes after all that are counted. It may run twice, and chooses once.
+    // Chosen in the transaction: it comes after all that are counted. In a store of one process, it may run twice, and
+    // chooses once.
     let chosen = Arc::new(OnceLock::new());
     let (row, catalog, in_place_of) = (client.clone(), Arc::clone(&core.catalog), Arc::clone(&chosen));
+    let is_shared = core.store.is_shared();
     let written = core
         .store
         .write("register_client", move |tx| -> Result<_, TxError<Refusal>> {
             check_initial_token(&*tx, token.as_ref(), now)?;
-            let choose = || catalog.load().registrants().put_in_place(&row, most);
-            let replaced = in_place_of.get_or_init(choose).as_ref().ok_or(FULL)?;
+            let catalog = catalog.load();
+            let choose = || catalog.registrants().put_in_place(&row, most);
+            let replaced = if is_shared {
+                catalog.registrants().replaced_by_newest(&row, most)
+            } else {
+                in_place_of.get_or_init(choose).clone()
+            };
+            let replaced = replaced.ok_or(FULL)?;
             if let Some((id, _)) = &token {
                 use_initial_token(tx, id)?;
             }
             CLIENTS.put(tx, &row.client_id, &row)?;
-            Ok(remove_replaced(tx, replaced)?)
+            Ok(remove_replaced(tx, &replaced)?)
         })
         .await;
     let mut changed = chosen.get().cloned().flatten().unwrap_or_default();

@@ -18,6 +18,8 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::oauth::Client;
 use crate::oauth::client::{ClientOrigin, Holder};
+#[cfg(feature = "postgres")]
+use crate::store::catalog_use::note_count;
 use crate::store::record::Record;
 
 /// The part of the room that the rows of decoded clients may have. A client takes several times the memory of its row.
@@ -28,6 +30,8 @@ const ENTRY_BYTES: usize = 320;
 const ORIGIN_BYTES: usize = 32;
 /// The most clients whose place one newcomer takes. A row has at most 16 KiB.
 const MOST_REPLACED: usize = 32;
+/// So many registrations may be under way at all nodes together.
+const MOST_AT_ONCE: usize = 1000;
 
 /// The clients that nobody vouches for.
 pub struct Registrants {
@@ -310,6 +314,18 @@ impl Registrants {
         }
         self.put_into(&mut state, client);
         Some(replaced)
+    }
+
+    /// Like [`Registrants::replaced_by`], in a transaction of a store that several nodes share. Near the limits, it is committed
+    /// only if no node has added another client meanwhile.
+    pub(super) fn replaced_by_newest(&self, client: &Client, most: usize) -> Option<Vec<String>> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let tally = state.tally(client.origin);
+        if tally.count + MOST_AT_ONCE > most || tally.bytes > self.room / 2 {
+            #[cfg(feature = "postgres")]
+            note_count();
+        }
+        self.replaced_in(&state, client, most)
     }
 
     fn replaced_in(&self, state: &State, client: &Client, most: usize) -> Option<Vec<String>> {

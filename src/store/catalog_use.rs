@@ -21,15 +21,19 @@ tokio::task_local! {
 /// The clients whose records a request or a transaction has taken from memory, by the bytes of their keys. The other records
 /// change seldom, so they count as used.
 #[derive(Clone, Debug, Default)]
-pub struct UsedClients(BTreeSet<Vec<u8>>);
+pub struct UsedClients {
+    keys: BTreeSet<Vec<u8>>,
+    /// Whether it has counted the clients, so that any other client changes its outcome.
+    pub(super) has_counted: bool,
+}
 
 impl UsedClients {
     pub(super) fn contains(&self, key: &[u8]) -> bool {
-        self.0.contains(key)
+        self.has_counted || self.keys.contains(key)
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &Vec<u8>> {
-        self.0.iter()
+        self.keys.iter()
     }
 }
 
@@ -95,7 +99,8 @@ impl CatalogUse {
         let used = self.used();
         let _ = CURRENT.try_with(|current| {
             let mut all = current.used.lock().unwrap_or_else(PoisonError::into_inner);
-            all.0.extend(used.0);
+            all.keys.extend(used.keys);
+            all.has_counted |= used.has_counted;
         });
     }
 
@@ -123,9 +128,17 @@ impl CatalogUse {
 pub fn note_client(client_id: &str) {
     let _ = CURRENT.try_with(|current| {
         let mut used = current.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if !used.0.contains(client_id.as_bytes()) {
-            used.0.insert(client_id.as_bytes().to_vec());
+        if !used.keys.contains(client_id.as_bytes()) {
+            used.keys.insert(client_id.as_bytes().to_vec());
         }
+    });
+}
+
+/// Notes that the current transaction has counted the clients.
+pub fn note_count() {
+    let _ = CURRENT.try_with(|current| {
+        let mut used = current.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.has_counted = true;
     });
 }
 

@@ -90,7 +90,7 @@ fn nodes_go_on_after_the_database_was_set_up_for_a_newer_release_and_are_not_sta
 fn a_node_does_not_start_with_the_functions_of_the_release_before() {
     let database = Cluster::shared().database("older");
     let nodes = set_up(&[&*database.url()], &[]);
-    let own = "SELECT proname FROM pg_proc WHERE pronamespace = 'idsvc'::regnamespace AND proname ~ '_v1_'";
+    let own = "SELECT proname FROM pg_proc WHERE pronamespace = 'idsvc'::regnamespace AND proname ~ '_v2_'";
     for own in database.sql(own).lines() {
         let (function, _) = own.rsplit_once('_').unwrap();
         database.sql(&format!("ALTER FUNCTION idsvc.{own} RENAME TO {function}_1"));

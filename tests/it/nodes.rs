@@ -1,6 +1,8 @@
 //! Work that one of several nodes on one PostgreSQL does for all of them.
 
 use std::collections::BTreeSet;
+use std::future::IntoFuture;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use idsvc::admin::session::RevokeSessions;
@@ -13,16 +15,19 @@ use idsvc::jose::alg::Algorithm;
 use idsvc::jose::keyring::KeyState;
 use idsvc::mail::{Content, Message};
 use idsvc::net::outbound::OutboundPolicy;
+use idsvc::oauth::client::ClientOrigin;
 use idsvc::server::logout_sender;
 use idsvc::store::records::OutboxEntry;
-use idsvc::store::tables::{LEASES, LOGOUT_NOTICES, OUTBOX, REFRESH_KEYS, USED_ASSERTIONS};
+use idsvc::store::tables::{CLIENTS, LEASES, LOGOUT_NOTICES, OUTBOX, REFRESH_KEYS, USED_ASSERTIONS};
 use idsvc::store::{Address, Options, Store};
-
+use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::mail::Mailing;
 use super::spec::openid_backchannel_logout::ok;
 use crate::harness::postgres::{Cluster, Database};
+use crate::harness::registration::open;
 use crate::harness::server::Setup;
 use crate::harness::smtp::{MailCatcher, Manner};
 use crate::harness::{Jwt, START, Server, Upstream, until};
@@ -41,18 +46,100 @@ async fn two_nodes_on(database: &Database) -> [Server; 2] {
 }
 
 async fn two_nodes_reaching(database: &Database, outbound: &OutboundPolicy) -> [Server; 2] {
+    two_nodes_with(database, |setup| setup.outbound = outbound.clone()).await
+}
+
+async fn two_nodes_with(database: &Database, change: impl Fn(&mut Setup)) -> [Server; 2] {
     let address = Address::parse(&database.url()).unwrap();
     Store::migrate(&address).unwrap();
     let start = async || {
-        let store = Store::connect(&address, Options::default()).unwrap();
-        let setup = Setup {
-            store: Some(store),
-            outbound: outbound.clone(),
+        let mut setup = Setup {
+            store: Some(Store::connect(&address, Options::default()).unwrap()),
             ..Setup::default()
         };
+        change(&mut setup);
         setup.start().await
     };
     [start().await, start().await]
+}
+
+/// Two nodes at which anyone may register clients, up to this number.
+async fn two_open_nodes(most: usize) -> [Server; 2] {
+    let database = Cluster::shared().database("nodes");
+    two_nodes_with(&database, |setup| {
+        setup.policy.registration = open(most);
+        setup.limits.enabled = false;
+    })
+    .await
+}
+
+fn metadata() -> Value {
+    json!({ "redirect_uris": ["https://app.example/cb"] })
+}
+
+#[tokio::test]
+async fn registrations_at_one_node_rerun_no_refresh_at_the_other() {
+    const REFRESHES: usize = 50;
+    let [one, other] = two_open_nodes(10_000).await;
+    let acme = other.client("acme").await;
+    let mut tokens = acme.tokens(&other.user("alice").await.browser()).await;
+    let before = other.app.core.store.stats().reruns;
+    let stop = AtomicBool::new(false);
+    let register = async {
+        let mut count = 0;
+        while !stop.load(Ordering::Relaxed) {
+            assert_eq!(one.register(&metadata()).await.status, 201);
+            count += 1;
+        }
+        count
+    };
+    let refresh = async {
+        for _ in 0..REFRESHES {
+            tokens = acme.refresh(tokens.refresh_token()).await.tokens();
+        }
+        stop.store(true, Ordering::Relaxed);
+    };
+    let (registered, ()) = tokio::join!(register, refresh);
+    assert!(registered > REFRESHES / 10, "{registered}");
+    assert_eq!(other.app.core.store.stats().reruns, before);
+    let known = || {
+        other
+            .app
+            .core
+            .catalog()
+            .registrants()
+            .count(ClientOrigin::DynamicRegistration)
+    };
+    until(async || known() == registered).await;
+}
+
+#[tokio::test]
+async fn registrations_at_two_nodes_at_once_leave_no_more_clients_than_there_may_be() {
+    let nodes = two_open_nodes(25).await;
+    let mut registrations = JoinSet::new();
+    for number in 0..90 {
+        registrations.spawn(nodes[number % 2].register(&metadata()).into_future());
+    }
+    let replies = registrations.join_all().await;
+    let refused: Vec<_> = replies.iter().filter(|reply| reply.status != 201).collect();
+    assert!(refused.iter().all(|reply| reply.status == 503), "{refused:?}");
+    let stored = nodes[0]
+        .app
+        .core
+        .store
+        .read(|snapshot| CLIENTS.count(snapshot))
+        .await;
+    assert_eq!(stored.unwrap(), 25);
+    for node in &nodes {
+        let known = || {
+            node.app
+                .core
+                .catalog()
+                .registrants()
+                .count(ClientOrigin::DynamicRegistration)
+        };
+        until(async || known() == 25).await;
+    }
 }
 
 fn let_pass(nodes: [&Core; 2], time: Duration) {

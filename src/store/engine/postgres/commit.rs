@@ -91,6 +91,7 @@ impl Ran {
                 .used
                 .keys()
                 .any(|key| row_conflicts(CLIENTS.id().index(), key))
+            || (self.used.has_counted && written.iter().any(|(table, _)| *table == CLIENTS.id().index()))
             || self
                 .reads
                 .ranges

@@ -236,7 +236,7 @@ IF newest <> ANY (generations) THEN
   outdated := ARRAY(SELECT (m.m - 1)::int2 FROM unnest(generations) WITH ORDINALITY m(n, m) WHERE m.n <> newest AND (
     (SELECT c.before FROM idsvc.changes c WHERE c.n > m.n ORDER BY c.n LIMIT 1) IS DISTINCT FROM m.n
     OR EXISTS (SELECT FROM idsvc.changes c WHERE c.n > m.n AND (c.t <> {clients} OR EXISTS (
-      SELECT FROM unnest(used_members, used_clients) u(m, k) WHERE u.m = m.m - 1 AND u.k = c.k)))));
+      SELECT FROM unnest(used_members, used_clients) u(m, k) WHERE u.m = m.m - 1 AND (u.k IS NULL OR u.k = c.k))))));
   failed := outdated;
 END IF;
 {points}

@@ -17,7 +17,8 @@ pub(super) struct CommitBatch<'a> {
     /// The generation of the catalog of each member.
     pub(super) generations: Vec<i64>,
     pub(super) used_members: Vec<i16>,
-    pub(super) used_clients: Vec<&'a [u8]>,
+    /// The client that the member used; `None` if it has counted all.
+    pub(super) used_clients: Vec<Option<&'a [u8]>>,
     pub(super) read_members: Vec<i16>,
     pub(super) read_tables: Vec<i16>,
     pub(super) read_keys: Vec<&'a [u8]>,
@@ -46,7 +47,12 @@ impl<'a> CommitBatch<'a> {
             for client in ran.used.keys() {
                 locks.lock(lock_of(CLIENTS.id().index(), client), false);
                 batch.used_members.push(member);
-                batch.used_clients.push(client);
+                batch.used_clients.push(Some(client.as_slice()));
+            }
+            if ran.used.has_counted {
+                locks.lock(lock_of(CLIENTS.id().index(), &[]), true);
+                batch.used_members.push(member);
+                batch.used_clients.push(None);
             }
             for ((table, key), stamp) in &ran.reads.rows {
                 locks.lock(lock_of(*table, key), false);
