@@ -308,27 +308,21 @@ fn retry_seconds(shortage: RefusalReason) -> u64 {
     }
 }
 
-/// Counts a request for which something is lacking, and logs it. While the store takes no writes, almost every request is
-/// refused, so that is logged once a minute.
+/// Counts a request for which something is lacking, and logs it. As long as it is lacking, almost every request is
+/// refused, so that is logged once a minute for each reason.
 pub fn note_refusal(context: &RequestContext, shortage: RefusalReason) {
     context.app.metrics.count_refusal(shortage);
-    match shortage {
-        RefusalReason::Room | RefusalReason::Store => {
-            if let Some(left_out) = context.app.limits.note_outage(context.now) {
-                tracing::warn!(
-                    reason = shortage.as_str(),
-                    left_out = (left_out > 0).then_some(left_out),
-                    "requests are refused: {}",
-                    if shortage == RefusalReason::Room {
-                        NO_ROOM
-                    } else {
-                        NO_STORE
-                    }
-                );
-            }
-        }
-        _ => context.log_refusal(ErrorCode::TemporarilyUnavailable.as_str(), describe(shortage)),
-    }
+    let reason = shortage.as_str();
+    let Some(left_out) = context.app.limits.note_outage(reason, context.now) else {
+        return;
+    };
+    let why = match shortage {
+        RefusalReason::Room => NO_ROOM,
+        RefusalReason::Store => NO_STORE,
+        _ => describe(shortage),
+    };
+    let left_out = (left_out > 0).then_some(left_out);
+    tracing::warn!(reason, left_out, "requests are refused: {why}");
 }
 
 const THROTTLED: &str = "too many answers of providers";

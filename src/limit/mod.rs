@@ -30,7 +30,7 @@
 //! | anonymous users | as configured | the address; the client |
 //! | registrations of clients, and changes of registrations | 30, 5 minutes | the address |
 //! | refusals that are logged | 100, 1 second | the address |
-//! | refusals for lack of room that are logged | 1, 1 minute | nothing: all together |
+//! | refusals for lack of something that are logged | 1, 1 minute | the reason: all senders together |
 //!
 //! An address is an IPv4 address or an IPv6 /64. The /48 around it may do and hold eight times as much. No network may
 //! hold more than half of what there is. Passwords are also counted by the /32 around it, which may do 500 times as much.
@@ -62,9 +62,10 @@ pub mod password_attempt;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -165,7 +166,7 @@ pub struct Limiter {
     unlogged_refusals: AtomicU64,
     outage_log: Buckets,
     /// The same for refusals that all senders get.
-    unlogged_outages: AtomicU64,
+    unlogged_outages: Mutex<BTreeMap<&'static str, u64>>,
     anonymous_addresses: Buckets,
     anonymous_clients: Buckets,
     bodies: Arc<ConcurrencyLimit>,
@@ -218,7 +219,7 @@ impl Limiter {
             refusal_logs: table(REFUSAL_LOG),
             unlogged_refusals: AtomicU64::new(0),
             outage_log: table(OUTAGE_LOG),
-            unlogged_outages: AtomicU64::new(0),
+            unlogged_outages: Mutex::default(),
             anonymous_addresses: table(Rule::hourly(policy.anonymous_per_address)),
             anonymous_clients: table(Rule::hourly(policy.anonymous_per_client)),
             bodies: concurrency(BODIES_KIB, policy.all_bodies_kib),
@@ -399,15 +400,23 @@ impl Limiter {
         }
     }
 
-    /// Decides whether a refusal is logged that all senders get alike, because the store takes no writes: one a minute is.
-    /// If so, returns how many were left out since the last one.
-    pub fn note_outage(&self, now: Timestamp) -> Option<u64> {
-        if self.outage_log.take(self.key_of(&[]), now).is_ok() {
-            Some(self.unlogged_outages.swap(0, Ordering::Relaxed))
-        } else {
-            self.unlogged_outages.fetch_add(1, Ordering::Relaxed);
-            None
+    /// Decides whether a refusal is logged that all senders get alike, because the service lacks something: one a minute
+    /// is, for each reason. If so, returns how many were left out since the last one.
+    pub fn note_outage(&self, reason: &'static str, now: Timestamp) -> Option<u64> {
+        let mut unlogged = self
+            .unlogged_outages
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let left_out = unlogged.entry(reason).or_default();
+        if self
+            .outage_log
+            .take(self.key_of(&[reason.as_bytes()]), now)
+            .is_ok()
+        {
+            return Some(std::mem::take(left_out));
         }
+        *left_out += 1;
+        None
     }
 
     /// Reserves memory for a body of `kib` KiB until the permit is dropped.

@@ -74,13 +74,20 @@ fn whoever_is_refused_all_the_time_does_not_fill_the_log() {
 #[test]
 fn refusals_that_all_senders_get_are_logged_once_a_minute() {
     let limiter = limiter(|_| {});
-    assert_eq!(limiter.note_outage(NOW), Some(0));
+    assert_eq!(limiter.note_outage("store_unavailable", NOW), Some(0));
     for _ in 0..44_663 {
-        assert_eq!(limiter.note_outage(NOW + Duration::from_secs(59)), None);
+        assert_eq!(
+            limiter.note_outage("store_unavailable", NOW + Duration::from_secs(59)),
+            None
+        );
     }
-    assert_eq!(limiter.note_outage(NOW + Duration::from_mins(1)), Some(44_663));
+    assert_eq!(limiter.note_outage("no_room", NOW), Some(0), "another reason");
     assert_eq!(
-        limiter.note_outage(NOW - Duration::from_hours(24)),
+        limiter.note_outage("store_unavailable", NOW + Duration::from_mins(1)),
+        Some(44_663)
+    );
+    assert_eq!(
+        limiter.note_outage("store_unavailable", NOW - Duration::from_hours(24)),
         Some(0),
         "the clock was set back"
     );
@@ -466,7 +473,7 @@ fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_beside
         registrations,
         refusal_logs,
         unlogged_refusals: _,
-        // It has one bucket.
+        // It has a bucket for each reason.
         outage_log: _,
         unlogged_outages: _,
         anonymous_addresses,

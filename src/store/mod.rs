@@ -18,6 +18,7 @@ mod catalog_reader;
 pub mod catalog_use;
 pub mod engine;
 mod error;
+mod failure_log;
 mod local;
 pub mod login_names;
 mod message_pack;

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use self::thread::WriterThread;
 use super::Backend;
+use crate::store::failure_log::FailureLog;
 use crate::store::{Options, StoreError};
 
 pub use self::job::{Job, Write};
@@ -57,6 +58,7 @@ impl Writer {
             meters: Arc::clone(&meters),
             options,
             failure: None,
+            failure_log: FailureLog::default(),
             // A killed process may have left rows in the journal only.
             is_checkpointed: false,
         };

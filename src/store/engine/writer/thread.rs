@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::{Job, Message, Meters, Reply};
 use crate::store::engine::{Backend, CommitDecision, Snapshot, TableId, Tx, Visit};
+use crate::store::failure_log::FailureLog;
 use crate::store::schema::{META, meta_put};
 use crate::store::{Options, StoreError};
 
@@ -56,6 +57,7 @@ pub(super) struct WriterThread {
     pub(super) meters: Arc<Meters>,
     pub(super) options: Options,
     pub(super) failure: Option<Failure>,
+    pub(super) failure_log: FailureLog,
     /// Whether a checkpoint was made after the last write.
     pub(super) is_checkpointed: bool,
 }
@@ -191,7 +193,10 @@ impl WriterThread {
                 BatchOutcome::JobFailed { index, error } => {
                     self.meters.reruns.fetch_add(1, Ordering::Relaxed);
                     let job = batch.remove(index);
-                    tracing::error!(transaction = job.name(), %error, "a write was rolled back");
+                    if let Some(left_out) = self.failure_log.take(&error) {
+                        let left_out = (left_out > 0).then_some(left_out);
+                        tracing::error!(transaction = job.name(), %error, left_out, "a write was rolled back");
+                    }
                     job.reply(Err(error));
                 }
                 BatchOutcome::StorageFailed(error) => {
