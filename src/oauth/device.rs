@@ -73,11 +73,33 @@ impl fmt::Display for UserCode {
     }
 }
 
+/// What the store has of a user code: a pseudonym under the master key. Eight letters are too few for a digest without a
+/// key. Rows of earlier releases have the code itself, for as long as it lives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StoredUserCode(String);
+
+impl StoredUserCode {
+    pub fn new(pseudonym: Uuid) -> Self {
+        Self(pseudonym.simple().to_string())
+    }
+
+    /// The code itself, in a row of an earlier release.
+    pub fn in_the_clear(&self) -> Option<UserCode> {
+        UserCode::parse(&self.0)
+    }
+
+    /// The key in the index.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// A stored device authorization. Its time-ordered id says when the device asked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeviceAuthorization {
     pub digest: Digest<DeviceCode>,
-    pub user_code: UserCode,
+    pub user_code: StoredUserCode,
     /// The client that asked.
     pub client_id: String,
     /// Which client of this identifier asked; see [`Client::incarnation`].
@@ -179,7 +201,7 @@ impl DeviceAuthorization {
     pub fn new(
         client: &Client,
         digest: Digest<DeviceCode>,
-        user_code: UserCode,
+        user_code: StoredUserCode,
         scope: Scope,
         resources: Resources,
         address: IpAddr,
@@ -310,6 +332,13 @@ mod tests {
     }
 
     #[test]
+    fn a_stored_user_code_is_in_the_clear_only_in_a_row_of_an_earlier_release() {
+        let earlier: StoredUserCode = serde_json::from_str("\"WDJBMJHT\"").unwrap();
+        assert_eq!(earlier.in_the_clear(), UserCode::parse("WDJBMJHT"));
+        assert_eq!(StoredUserCode::new(Uuid::max()).in_the_clear(), None);
+    }
+
+    #[test]
     fn drawn_user_codes_use_the_whole_alphabet() {
         let random = Random::seeded(1);
         let drawn: String = (0..100)
@@ -323,7 +352,7 @@ mod tests {
     fn the_interval_grows_with_each_poll_that_comes_too_soon() {
         let client = Client::new("tv", Uuid::nil(), Uuid::nil(), true, START);
         let secret = Secret::<DeviceCode>::generate(START.first_id().as_bytes(), &Random::seeded(1));
-        let user_code = UserCode::parse("WDJBMJHT").unwrap();
+        let user_code = StoredUserCode::new(Uuid::nil());
         let address = IpAddr::from([192, 0, 2, 1]);
         let mut authorization = DeviceAuthorization::new(
             &client,

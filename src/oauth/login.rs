@@ -18,6 +18,7 @@ use crate::oauth::anonymous::AnonymousProof;
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget, UseKey};
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
+use crate::oauth::device::UserCode;
 use crate::oauth::error::Refusal;
 use crate::oauth::pkce::CodeChallenge;
 use crate::secret::{BrowserCookie, Digest, UpstreamState};
@@ -42,6 +43,9 @@ pub struct DeviceLogin {
     pub client_incarnation: Uuid,
     /// The id of the device authorization.
     pub authorization: Uuid,
+    /// The code that the person typed. None in a sign-in that an earlier release began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_code: Option<UserCode>,
 }
 
 /// A sign-in for the account page.

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::stored_user_code;
 use crate::clock::Timestamp;
 use crate::flow::{Core, FlowError};
 use crate::oauth::client::GrantType;
@@ -37,27 +38,32 @@ pub async fn authorize(
     let scope = apis.scope_within(&scope, &granted);
     let id = core.random.uuid_v7(core.clock.since_epoch());
     let secret = Secret::<DeviceCode>::generate(id.as_bytes(), &core.random);
-    let [user_code, others @ ..] = [(); DRAWN_CODES].map(|()| draw_user_code(core));
+    let drawn_codes = [(); DRAWN_CODES].map(|()| draw_user_code(core));
+    let stored_codes = drawn_codes
+        .each_ref()
+        .map(|code| stored_user_code(&core.sealer, code));
     let lifetime = core.policy.lifetimes.device_code;
     let (digest, expires_at) = (secret.digest(), now + lifetime);
-    let drawn = DeviceAuthorization::new(client, digest, user_code, scope, granted, address, expires_at);
+    let [first, ..] = stored_codes.clone();
+    let drawn = DeviceAuthorization::new(client, digest, first, scope, granted, address, expires_at);
     let stored = core
         .store
         .write("authorize_device", move |tx| -> Result<_, StoreError> {
-            let mut authorization = drawn.clone();
-            let mut others = others.iter();
-            while DEVICE_AUTHORIZATIONS_BY_USER_CODE.contains(&*tx, authorization.user_code.as_str())? {
-                let Some(other) = others.next() else {
-                    return Ok(None);
-                };
-                authorization.user_code = other.clone();
+            for (index, code) in stored_codes.iter().enumerate() {
+                if !DEVICE_AUTHORIZATIONS_BY_USER_CODE.contains(&*tx, code.as_str())? {
+                    let authorization = DeviceAuthorization {
+                        user_code: code.clone(),
+                        ..drawn.clone()
+                    };
+                    DEVICE_AUTHORIZATIONS.put(tx, &id, &authorization)?;
+                    DEVICE_AUTHORIZATIONS_BY_USER_CODE.put(tx, code.as_str(), &id)?;
+                    return Ok(Some(index));
+                }
             }
-            DEVICE_AUTHORIZATIONS.put(tx, &id, &authorization)?;
-            DEVICE_AUTHORIZATIONS_BY_USER_CODE.put(tx, authorization.user_code.as_str(), &id)?;
-            Ok(Some(authorization.user_code))
+            Ok(None)
         })
         .await?;
-    let Some(user_code) = stored else {
+    let Some(user_code) = stored.and_then(|index| drawn_codes.get(index)) else {
         let why = "all drawn user codes are in use; try again";
         return Err(Refusal::new(ErrorCode::TemporarilyUnavailable, why).into());
     };

@@ -1,5 +1,6 @@
 //! A person types a user code: RFC 8628 section 3.3.
 
+use super::stored_user_code;
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::login::destination::{BrowserRedirect, Destination};
@@ -18,8 +19,12 @@ pub async fn begin_sign_in(
     user_code: &UserCode,
     now: Timestamp,
 ) -> Result<Option<BrowserRedirect>, Failure> {
+    let stored_code = stored_user_code(&core.sealer, user_code);
     let find = |snapshot: &dyn Snapshot| -> Result<_, Failure> {
-        let Some(id) = DEVICE_AUTHORIZATIONS_BY_USER_CODE.get(snapshot, user_code.as_str())? else {
+        // A row of an earlier release has the code itself.
+        let known = DEVICE_AUTHORIZATIONS_BY_USER_CODE.get(snapshot, stored_code.as_str())?;
+        let earlier = DEVICE_AUTHORIZATIONS_BY_USER_CODE.get(snapshot, user_code.as_str())?;
+        let Some(id) = known.or(earlier) else {
             return Ok(None);
         };
         let found = DEVICE_AUTHORIZATIONS.get(snapshot, &id)?;
@@ -39,6 +44,7 @@ pub async fn begin_sign_in(
         client_id: authorization.client_id,
         client_incarnation: authorization.client_incarnation,
         authorization: id,
+        user_code: Some(user_code.clone()),
     });
     let (sealed, binding) = begin_transaction(core, purpose, browser, now)?;
     Ok(Some(BrowserRedirect {

@@ -14,8 +14,9 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::oauth::code::Authorization;
-use crate::oauth::device::{DeviceAuthorization, DeviceDecision, RETENTION};
+use crate::oauth::device::{DeviceAuthorization, DeviceDecision, RETENTION, StoredUserCode, UserCode};
 use crate::oauth::policy::Policy;
+use crate::seal::Sealer;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
 use crate::store::tables::{
@@ -44,6 +45,11 @@ pub(super) fn forget_expired(
         forget(tx, *id, authorization)?;
     }
     Ok(old.len())
+}
+
+/// What is stored of a user code.
+fn stored_user_code(sealer: &Sealer, user_code: &UserCode) -> StoredUserCode {
+    StoredUserCode::new(sealer.pseudonym("user code", user_code.as_str().as_bytes()))
 }
 
 /// Removes the user code from the index, unless another device got it since.

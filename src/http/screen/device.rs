@@ -181,7 +181,7 @@ impl Decision<'_> {
             pages: application_pages(client),
             user: person(&self.live.user),
             other_user: address::other_user(context, &login.sealed),
-            user_code: authorization.user_code.to_string(),
+            user_code: self.user_code(authorization),
             address: address.to_string(),
             own_address: (address != own_address).then(|| own_address.to_string()),
             asked_at: moment(asked_at, context.now),
@@ -189,6 +189,13 @@ impl Decision<'_> {
             is_allowed,
         };
         context.page(StatusCode::OK, &page, None)
+    }
+
+    /// The code as the device shows it, so that the user can compare.
+    fn user_code(&self, authorization: &DeviceAuthorization) -> String {
+        let typed = self.device.user_code.clone();
+        let user_code = typed.or_else(|| authorization.user_code.in_the_clear());
+        user_code.map(|code| code.to_string()).unwrap_or_default()
     }
 
     /// The CSRF context of the form. It names the session: the decision does not count in another one.

@@ -10,6 +10,7 @@ use idsvc::identity::AuthenticationLevel;
 use idsvc::oauth::client::{
     AuthMethod, Client, ClientOrigin, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
 };
+use idsvc::oauth::device::UserCode;
 use idsvc::oauth::{ApiFields, ClientFields};
 use idsvc::pages::text::EN;
 use idsvc::secret::{DeviceCode, Secret};
@@ -805,6 +806,47 @@ async fn a_code_from_ahead_of_the_clock_counts_as_expired() {
     moved.await.unwrap();
     let polled = codes.poll(&tv).with("device_code", secret.reveal()).await;
     assert_eq!(polled.refusal(), EXPIRED);
+    codes.poll(&tv).await.tokens();
+}
+
+/// Eight letters are tried in a second if the digest has no key.
+#[tokio::test]
+async fn no_row_has_a_user_code_that_works_and_codes_of_an_earlier_release_still_do() {
+    let (server, tv, alice) = scene().await;
+    let codes = Codes::of(&tv).await;
+    let core = &server.app.core;
+    let typed_code = UserCode::parse(codes.user()).unwrap();
+    let rows = || {
+        let read = core.store.read_blocking(|snapshot| {
+            Ok((
+                DEVICE_AUTHORIZATIONS.scan(snapshot, .., 10)?,
+                DEVICE_AUTHORIZATIONS_BY_USER_CODE.scan(snapshot, .., 10)?,
+            ))
+        });
+        read.unwrap()
+    };
+    let stored = format!("{:?}", rows());
+    let digest = ring::digest::digest(&ring::digest::SHA256, typed_code.as_str().as_bytes());
+    let digest = format!("{digest:?}").split_once(':').unwrap().1.to_owned();
+    for known in [typed_code.as_str(), codes.user(), &digest] {
+        assert!(!stored.contains(known), "{stored}");
+    }
+
+    // An earlier release has stored the code.
+    let (id, mut row) = rows().0.pop().unwrap();
+    let digest = row.user_code.as_str().to_owned();
+    let earlier = typed_code.as_str().to_owned();
+    row.user_code = serde_json::from_value(json!(earlier)).unwrap();
+    let put = core.store.write_blocking("test", move |tx| {
+        DEVICE_AUTHORIZATIONS_BY_USER_CODE.remove(tx, &digest)?;
+        DEVICE_AUTHORIZATIONS_BY_USER_CODE.put(tx, &earlier, &id)?;
+        DEVICE_AUTHORIZATIONS.put(tx, &id, &row)
+    });
+    put.unwrap();
+    let page = asked(&alice.browser(), &codes).await;
+    assert!(page.text().contains(codes.user()), "{}", page.text());
+    page.decide("allow").await;
+    assert_eq!(rows().1.len(), 0);
     codes.poll(&tv).await.tokens();
 }
 
