@@ -11,6 +11,7 @@ mod finding;
 mod grade;
 mod mail;
 mod names;
+mod nodes;
 mod open_files;
 mod registrants;
 mod settings;
@@ -129,6 +130,7 @@ pub fn run(
             .extend(warnings.map(|warning| {
                 Finding::advice("database", warning.setting, warning.message, warning.remedy)
             }));
+        findings.extend(nodes::examine(&installation_state.nodes));
         findings.extend(clock::examine_outlasting(installation_state.outlasting));
         findings.extend(grade::examine_unknown_scopes(&installation_state.unknown_scopes));
         if let Some(config) = &config {

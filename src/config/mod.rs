@@ -44,6 +44,7 @@ pub mod schema;
 mod service;
 pub mod setting;
 mod settings;
+mod shared_settings;
 mod signing;
 pub mod source;
 mod store;

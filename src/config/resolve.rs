@@ -28,6 +28,7 @@ use super::reader::{Read, Reader, part};
 use super::refresh;
 use super::service::{self, service};
 use super::settings::{Config, Settings};
+use super::shared_settings;
 use super::signing::{self, key_rotation};
 use super::source::Sources;
 use super::store;
@@ -81,7 +82,7 @@ pub fn resolve_all(sources: &Sources) -> Resolved {
         theme: parts.common.theme.clone().ok(),
     };
     let warnings = reader.warnings.clone();
-    let config = parts.config(sources.is_dev, warnings.clone());
+    let config = parts.config(sources, warnings.clone());
     Resolved {
         config: reader.finish(config),
         warnings,
@@ -280,7 +281,7 @@ impl Parts {
         }
     }
 
-    fn config(self, is_dev: bool, warnings: Vec<Fault>) -> Read<Config> {
+    fn config(self, sources: &Sources, warnings: Vec<Fault>) -> Read<Config> {
         let settings = self.common.settings()?;
         Ok(Config {
             issuer_is_derived: settings.base_url.is_none(),
@@ -297,7 +298,8 @@ impl Parts {
             metrics_listen: self.network.metrics_listen?,
             backups: self.backups?,
             log: self.log?,
-            is_dev,
+            is_dev: sources.is_dev,
+            shared_digests: shared_settings::digests(sources),
             warnings,
         })
     }

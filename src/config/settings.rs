@@ -1,5 +1,6 @@
 //! The checked settings.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -99,6 +100,8 @@ pub struct Config {
     pub log: Log,
     /// Whether this is the development server.
     pub is_dev: bool,
+    /// The SHA-256 of the value of each setting that several nodes have in common, by key.
+    pub shared_digests: BTreeMap<&'static str, [u8; 32]>,
     /// Warnings about settings without effect.
     pub warnings: Vec<Fault>,
 }

@@ -24,6 +24,7 @@ pub mod login;
 pub mod logout_notice;
 #[cfg(feature = "postgres")]
 mod newest_catalog;
+pub mod node_digests;
 pub mod notice;
 pub mod one_time_link;
 pub mod outbox;

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::StartError;
 use super::clock_guard::ClockGuard;
-use super::{acme_task, backup_schedule, return_memory};
+use super::{acme_task, backup_schedule, node_digests, return_memory};
 use crate::app::App;
 use crate::clock::{Clock, Timestamp, uptime};
 use crate::config::{Config, Tls};
@@ -63,6 +63,12 @@ pub(crate) fn start(
         ));
     }
     tasks.spawn(housekeeping(Arc::clone(app)));
+    let digests = config.shared_digests.clone();
+    tasks.spawn(node_digests::run(
+        Arc::clone(app),
+        node_digests::name_of(config),
+        digests,
+    ));
     tasks.spawn(return_memory::run());
     tasks.spawn(watch_themes(Arc::clone(app)));
     tasks.spawn(refresh_upstreams(Arc::clone(app)));

@@ -9,6 +9,7 @@ pub mod listen;
 pub mod logout_sender;
 mod mail_drawing;
 pub mod mail_sender;
+mod node_digests;
 pub mod open;
 pub mod open_files;
 pub mod return_memory;

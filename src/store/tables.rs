@@ -15,8 +15,8 @@ use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::registration::StoredInitialAccessToken;
 use crate::oauth::{Api, Client, Group, RegisteredScope};
 use crate::store::records::{
-    ApiKeyUse, FailedPasswords, Lease, LogoutNotice, OutboxEntry, RefreshKeyRecord, SessionClient,
-    SigningKeyRecord,
+    ApiKeyUse, FailedPasswords, Lease, LogoutNotice, NodeDigests, OutboxEntry, RefreshKeyRecord,
+    SessionClient, SigningKeyRecord,
 };
 use crate::store::schema::META;
 use crate::store::table::Table;
@@ -78,7 +78,7 @@ pub const LEASES: Table<String, Lease> = Table::new(27, "leases");
 
 /// Device authorizations by time-ordered id. They stay after redemption, so that a replay is recognised.
 pub const DEVICE_AUTHORIZATIONS: Table<Uuid, DeviceAuthorization> = Table::new(28, "device_authorizations");
-/// Device authorizations that wait for a decision, by user code.
+/// Device authorizations that wait for a decision, by what is stored of the user code.
 pub const DEVICE_AUTHORIZATIONS_BY_USER_CODE: Table<String, Uuid> =
     Table::new(29, "device_authorizations_by_user_code");
 /// Device authorizations that a user has allowed, until they are redeemed: (user, device authorization).
@@ -92,8 +92,10 @@ pub const SESSION_CLIENTS: Table<(Uuid, (Uuid, String)), SessionClient> =
 pub const LOGOUT_NOTICES: Table<(u32, Uuid), LogoutNotice> = Table::new(32, "logout_notices");
 /// The users who have a passkey with a credential id: (half of the SHA-256 of the credential id, user).
 pub const USERS_BY_PASSKEY: Table<(Uuid, Uuid), ()> = Table::new(33, "users_by_passkey").grouped_by_first(16);
+/// The settings and themes of the nodes, by the name of the node.
+pub const NODE_DIGESTS: Table<String, NodeDigests> = Table::new(34, "node_digests");
 
-/// The tables of a backup: all but those of the sign-ins, the device authorizations, the outbox, the links and the leases.
+/// The tables of a backup: all but those of the sign-ins, the device authorizations, the outbox, the links and the nodes.
 /// A browser whose sign-in is unknown begins it again, as a device does. A message that a backup had would be sent twice,
 /// and a used link would work again. A logout notice may be sent twice. A backup of an older release has rows of sign-ins,
 /// too.
@@ -106,6 +108,7 @@ pub fn backed_up() -> impl Iterator<Item = TableId> {
         OUTBOX.id(),
         ONE_TIME_LINKS.id(),
         LEASES.id(),
+        NODE_DIGESTS.id(),
     ];
     all().filter(move |table| !left_out.contains(table))
 }
@@ -147,6 +150,7 @@ pub fn all() -> impl Iterator<Item = TableId> {
         SESSION_CLIENTS.id(),
         LOGOUT_NOTICES.id(),
         USERS_BY_PASSKEY.id(),
+        NODE_DIGESTS.id(),
     ]
     .into_iter()
 }

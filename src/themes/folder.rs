@@ -93,6 +93,8 @@ pub struct FolderContents {
     pub sources: Vec<Source>,
     /// The languages for all themes, by tag.
     pub languages: BTreeMap<String, Arc<Language>>,
+    /// The texts of the languages, by tag.
+    pub language_texts: BTreeMap<String, String>,
     /// What could not be read: the name of the theme and why.
     pub faults: Vec<(String, Finding)>,
 }
@@ -153,7 +155,11 @@ fn read_languages(folder: &Folder, read: &mut FolderContents) {
             read_file(folder, &name, MAX_TEXT_FILE_BYTES)
                 .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned()))
                 .map_err(|message| vec![Finding::refused(&file, message)])
-                .and_then(|text| parse_language(&file, &text))
+                .and_then(|text| {
+                    let parsed = parse_language(&file, &text);
+                    read.language_texts.insert(tag.to_owned(), text);
+                    parsed
+                })
         } else {
             let message = "the name of the file is no language tag, as in pt-BR.toml";
             Err(vec![Finding::refused(&file, message)])

@@ -80,6 +80,43 @@ fn a_key_that_is_replaced_at_once_is_soon_published_by_every_node() {
     });
 }
 
+/// Settings and themes that differ are named by `doctor` at any node.
+#[test]
+fn doctor_names_the_nodes_whose_settings_or_themes_differ() {
+    let mut nodes = three_nodes(&[("IDSVC_SERVICE_NAME", "Acme")]);
+    let other = nodes.pop().unwrap().with("IDSVC_SERVICE_NAME", "Emca");
+    nodes.push(other);
+    let theme_of = |node: &Service, color: &str| {
+        let folder = node.data().join("themes/acme");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("theme.css"), format!("body {{ color: {color} }}")).unwrap();
+    };
+    theme_of(&nodes[0], "red");
+    theme_of(&nodes[1], "green");
+    theme_of(&nodes[2], "red");
+    let running = serve(&nodes);
+    let node = |number: usize| format!("(127.0.0.1:{})", nodes[number].port);
+    let differences = || {
+        let report = running[1].run(&["doctor", "--json"]);
+        let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+        let findings = report["findings"].as_array().unwrap().clone();
+        let differ = findings.into_iter().filter(|finding| finding["check"] == "nodes");
+        differ.collect::<Vec<_>>()
+    };
+    until(|| differences().len() == 2);
+    for (finding, subject, number) in [(0, "service_name", 2), (1, "themes", 1)] {
+        let finding = &differences()[finding];
+        assert_eq!(
+            (&finding["subject"], &finding["level"]),
+            (&subject.into(), &"advice".into())
+        );
+        let message = finding["message"].as_str().unwrap();
+        let (few, most) = message.split_once(" and on ").unwrap();
+        assert!(few.contains(&node(number)), "{message}");
+        assert_eq!(most.matches("127.0.0.1").count(), 2, "{message}");
+    }
+}
+
 #[test]
 fn a_theme_is_used_by_the_node_that_has_its_files() {
     let nodes = three_nodes(&[("IDSVC_THEME", "foreign")]);

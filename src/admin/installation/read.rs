@@ -9,9 +9,10 @@ use crate::admin::{Admin, AdminResult};
 use crate::clock::Timestamp;
 use crate::flow::factors::FactorSummary;
 use crate::flow::users::{NearTokenLimit, near_token_limit};
-use crate::flow::{clock_watermark, factors};
+use crate::flow::{clock_watermark, factors, node_digests};
 use crate::oauth::refresh::RefreshFamily;
 use crate::store::engine::{FileId, Snapshot};
+use crate::store::records::NodeDigests;
 use crate::store::schema::meta_get;
 use crate::store::tables::FAMILIES;
 use crate::store::{ServerWarning, StoreError, login_names};
@@ -53,6 +54,9 @@ pub struct InstallationState {
     pub registrant_room_used: Option<u64>,
     /// The settings of the database server that should be changed.
     pub server_warnings: Vec<ServerWarning>,
+    /// The settings and themes of the nodes that share the store, by the name of the node.
+    #[serde(default)]
+    pub nodes: BTreeMap<String, NodeDigests>,
 }
 
 impl Operation for ReadInstallation {
@@ -101,6 +105,7 @@ impl Operation for ReadInstallation {
             near_token_limit,
             registrant_room_used: admin.core.registrant_room_used(),
             server_warnings: store.server_warnings().await?,
+            nodes: store.read(|snapshot| node_digests::read(snapshot, now)).await?,
         };
         Ok(Done::unrecorded(state))
     }

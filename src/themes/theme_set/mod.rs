@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
+use ring::digest;
 
 use super::folder::{Fingerprint, FolderContents, ThemeFolder};
-use super::{DEFAULT, Finding, Severity, built_in};
+use super::{DEFAULT, Finding, Severity, Source, built_in};
 use crate::themes::Theme;
 
 /// The most themes that are read from the operator's folder.
@@ -23,6 +24,7 @@ pub struct ThemeSet {
     themes: HashMap<String, Arc<Theme>>,
     refused: BTreeMap<String, Vec<Finding>>,
     languages: Vec<Finding>,
+    digest: [u8; 32],
 }
 
 impl ThemeSet {
@@ -52,6 +54,11 @@ impl ThemeSet {
         let used = || self.theme(name).map_or(&[][..], |theme| theme.findings());
         let own = self.refused(name).unwrap_or_else(used);
         own.iter().chain(&self.languages).cloned().collect()
+    }
+
+    /// The SHA-256 of all files of the operator's folder.
+    pub fn digest(&self) -> [u8; 32] {
+        self.digest
     }
 
     /// The theme that replaces others that cannot be used.
@@ -197,10 +204,12 @@ fn load(base_path: &str, folder: Option<&ThemeFolder>) -> ThemeSet {
     let FolderContents {
         sources,
         languages,
+        language_texts,
         faults,
     } = folder
         .map(|folder| super::folder::read(folder, MAX_THEMES))
         .unwrap_or_default();
+    let digest = digest_of(&sources, &language_texts);
     let (of_languages, of_themes): (Vec<_>, Vec<_>) = faults
         .into_iter()
         .partition(|(name, _)| name == super::folder::LANGUAGES);
@@ -235,5 +244,26 @@ fn load(base_path: &str, folder: Option<&ThemeFolder>) -> ThemeSet {
         themes,
         refused,
         languages: of_languages.into_iter().map(|(_, finding)| finding).collect(),
+        digest,
     }
+}
+
+fn digest_of(sources: &[Source], languages: &BTreeMap<String, String>) -> [u8; 32] {
+    let of_themes = sources.iter().flat_map(|source| {
+        let files = source.files.iter();
+        files.map(|(path, content)| (format!("{}/{path}", source.name), &**content))
+    });
+    let of_languages = languages
+        .iter()
+        .map(|(tag, text)| (format!("{tag}.toml"), text.as_bytes()));
+    // Folders are read in any order.
+    let files: BTreeMap<String, &[u8]> = of_themes.chain(of_languages).collect();
+    let mut context = digest::Context::new(&digest::SHA256);
+    for (path, content) in files {
+        for part in [path.as_bytes(), content] {
+            context.update(&part.len().to_be_bytes());
+            context.update(part);
+        }
+    }
+    context.finish().as_ref().try_into().unwrap_or_default()
 }
