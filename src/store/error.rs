@@ -77,6 +77,9 @@ pub enum StoreError {
     /// The database server cannot be reached, or does not answer.
     #[error("the database cannot be reached: {0}: try again later")]
     Unreachable(String),
+    /// After a failover, the old primary takes writes again.
+    #[error("{0}: stop the old primary, or make it a standby, so that nothing is served from it")]
+    OldPrimary(String),
     /// The database server has no tables of this release.
     #[error("the database is not set up for this release: run idsvc migrate")]
     NotSetUp,
@@ -108,6 +111,7 @@ impl StoreError {
             | Self::Taken
             | Self::Forbidden(_)
             | Self::Unreachable(_)
+            | Self::OldPrimary(_)
             | Self::Refused(_) => true,
             Self::Busy
             | Self::BeingRead

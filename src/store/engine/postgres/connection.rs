@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
@@ -14,6 +14,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row};
 
 use super::errors::{CallError, unreachable};
+use super::hosts::{self, NewestPrimary, Server, describe, name_of};
 use super::tls::Connector;
 use crate::random::Random;
 use crate::store::{Address, OpenError, StoreError};
@@ -60,6 +61,7 @@ impl Address {
         Ok(ConnectionSettings {
             hosts: split_by_host(&config).map_err(|what| invalid(what.to_owned()))?,
             first_host: Arc::default(),
+            newest_primary: Arc::default(),
             tls,
             random: Random::system(),
         })
@@ -113,6 +115,7 @@ pub(super) struct ConnectionSettings {
     hosts: Vec<Config>,
     /// The index of the host that is tried first: the one that worked last.
     first_host: Arc<AtomicUsize>,
+    newest_primary: Arc<NewestPrimary>,
     /// `None` if TLS is off.
     tls: Option<Connector>,
     pub(super) random: Random,
@@ -125,14 +128,9 @@ impl ConnectionSettings {
         for _ in &self.hosts {
             let index = self.first_host.load(Ordering::Relaxed);
             let Some(host) = self.hosts.get(index) else { break };
-            let host_timeout = match self.hosts.len() {
-                1 => CONNECT_TIMEOUT,
-                _ => HOST_TIMEOUT,
-            };
-            let host_timeout = host_timeout.max(*host.get_connect_timeout().unwrap_or(&host_timeout));
-            match timeout(host_timeout, self.connect_to(host)).await {
+            match timeout(self.host_timeout(host), self.connect_to(host)).await {
                 Ok(Ok(open)) => return Ok(open),
-                Ok(Err(error)) => last_error = unreachable(&error),
+                Ok(Err(error)) => last_error = error,
                 Err(_) => last_error = silence_of(host),
             }
             let next = (index + 1) % self.hosts.len();
@@ -144,7 +142,44 @@ impl ConnectionSettings {
         Err(last_error)
     }
 
-    async fn connect_to(&self, host: &Config) -> Result<OpenConnection, Error> {
+    /// Looks at all hosts of the address. Fails if two of them are primaries, or if the primary is older than another host.
+    pub(super) async fn check_hosts(&self) -> Result<(), StoreError> {
+        if self.hosts.len() < 2 {
+            return Ok(());
+        }
+        let mut looks = JoinSet::new();
+        for host in &self.hosts {
+            let (settings, mut host) = (self.clone(), host.clone());
+            host.target_session_attrs(TargetSessionAttrs::Any);
+            looks.spawn(async move {
+                let looked = async {
+                    let open = settings.open(&host).await.ok()?;
+                    describe(&open.client, &host).await
+                };
+                timeout(settings.host_timeout(&host), looked).await.ok()?
+            });
+        }
+        // A host that does not answer may be a standby that is off.
+        let servers: Vec<Server> = looks.join_all().await.into_iter().flatten().collect();
+        hosts::check(&servers)
+    }
+
+    /// How long the making of a connection to this host may take.
+    fn host_timeout(&self, host: &Config) -> Duration {
+        let host_timeout = match self.hosts.len() {
+            1 => CONNECT_TIMEOUT,
+            _ => HOST_TIMEOUT,
+        };
+        host_timeout.max(*host.get_connect_timeout().unwrap_or(&host_timeout))
+    }
+
+    async fn connect_to(&self, host: &Config) -> Result<OpenConnection, StoreError> {
+        let open = self.open(host).await.map_err(|error| unreachable(&error))?;
+        self.newest_primary.check(&open.client, host).await?;
+        Ok(open)
+    }
+
+    async fn open(&self, host: &Config) -> Result<OpenConnection, Error> {
         let is_unreplicated = Arc::new(AtomicBool::new(false));
         let notices = Arc::clone(&is_unreplicated);
         let (client, driver) = if let Some(tls) = &self.tls {
@@ -170,13 +205,7 @@ impl ConnectionSettings {
 
 /// The error of this host if it has not answered.
 fn silence_of(host: &Config) -> StoreError {
-    let name = match (host.get_hosts(), host.get_hostaddrs()) {
-        ([Host::Tcp(name), ..], _) => name.clone(),
-        ([Host::Unix(folder), ..], _) => folder.display().to_string(),
-        (_, [address, ..]) => address.to_string(),
-        _ => String::new(),
-    };
-    StoreError::Unreachable(format!("{name} did not answer in time"))
+    StoreError::Unreachable(format!("{} did not answer in time", name_of(host)))
 }
 
 pub(super) struct OpenConnection {

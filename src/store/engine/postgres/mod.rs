@@ -18,6 +18,7 @@ mod commit;
 mod connection;
 mod errors;
 mod fetch;
+mod hosts;
 mod load;
 mod meters;
 mod poll;
@@ -115,7 +116,10 @@ impl Postgres {
         };
         store.state.note_current(uptime());
         // The first connection shows what is wrong with the address, without a second attempt.
-        store.wait_for(|state| async move { state.settings.connect().await.map(drop) })?;
+        store.wait_for(|state| async move {
+            state.settings.check_hosts().await?;
+            state.settings.connect().await.map(drop)
+        })?;
         let connection = || Connection::new(store.state.settings.clone());
         let fetching = fetch::run(connection(), wanted, Arc::clone(&store.state));
         let committing = commit::run(connection(), committing, Arc::clone(&store.state), random);
