@@ -95,6 +95,7 @@ pub async fn open_core(
             );
         }
     }
+    store.try_commit().await;
     Ok(Some(OpenData { core, store, lock }))
 }
 

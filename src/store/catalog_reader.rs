@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::StoreError;
 use super::engine::{Snapshot, TableId};
 use super::table::{Key, Table};
-use super::{Engine, Store, StoreError};
 
 /// Puts a catalog that was read into memory.
 pub type CatalogUpdate = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
@@ -41,33 +41,5 @@ impl ChangedRows {
             .range(first..)
             .take_while(move |(index, _)| *index == table.index());
         of_table.map(|(_, key)| key.as_slice())
-    }
-}
-
-impl Store {
-    /// Reads the catalog of a shared store now, and after each change by any node. A store of one process ignores the
-    /// reader: its caller reloads the catalog after a change. Blocks.
-    pub fn follow_catalog(&self, reader: CatalogReader) -> Result<(), StoreError> {
-        match &self.engine {
-            Engine::Local(_) => {
-                drop(reader);
-                Ok(())
-            }
-            #[cfg(feature = "postgres")]
-            Engine::Shared(postgres) => postgres.follow_catalog(reader),
-        }
-    }
-
-    /// Reads the catalog of a shared store again. Returns whether the store is shared.
-    #[cfg_attr(
-        not(feature = "postgres"),
-        expect(clippy::unused_async, reason = "every store is local then")
-    )]
-    pub async fn reload_catalog(&self) -> Result<bool, StoreError> {
-        match &self.engine {
-            Engine::Local(_) => Ok(false),
-            #[cfg(feature = "postgres")]
-            Engine::Shared(postgres) => postgres.reload_catalog().await.map(|()| true),
-        }
     }
 }

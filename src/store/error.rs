@@ -80,6 +80,9 @@ pub enum StoreError {
     /// After a failover, the old primary takes writes again.
     #[error("{0}: stop the old primary, or make it a standby, so that nothing is served from it")]
     OldPrimary(String),
+    /// A session of another program has locked a table of the database.
+    #[error("the table {0} of the database is locked: end the session that has locked it")]
+    Locked(&'static str),
     /// The database server has no tables of this release.
     #[error("the database is not set up for this release: run idsvc migrate")]
     NotSetUp,
@@ -112,6 +115,8 @@ impl StoreError {
             | Self::Forbidden(_)
             | Self::Unreachable(_)
             | Self::OldPrimary(_)
+            | Self::Locked(_)
+            | Self::NotSetUp
             | Self::Refused(_) => true,
             Self::Busy
             | Self::BeingRead
@@ -121,7 +126,6 @@ impl StoreError {
             | Self::Unencodable { .. }
             | Self::TooLarge(_)
             | Self::Damaged(_)
-            | Self::NotSetUp
             | Self::Unbounded
             | Self::Panicked(_) => false,
         }

@@ -26,6 +26,7 @@ pub mod record;
 pub mod records;
 pub mod schema;
 mod server_warning;
+mod shared;
 pub mod table;
 pub mod tables;
 mod upgrades;
@@ -339,19 +340,6 @@ impl Store {
         }
     }
 
-    /// The settings of the database server that should be changed.
-    #[cfg_attr(
-        not(feature = "postgres"),
-        expect(clippy::unused_async, reason = "every store is local then")
-    )]
-    pub async fn server_warnings(&self) -> Result<Vec<ServerWarning>, StoreError> {
-        match &self.engine {
-            Engine::Local(_) => Ok(Vec::new()),
-            #[cfg(feature = "postgres")]
-            Engine::Shared(postgres) => postgres.server_warnings().await,
-        }
-    }
-
     /// The number of the catalog in memory, which grows when any node changes the catalog. 0 for a store of one process.
     #[cfg(feature = "postgres")]
     fn catalog_generation(&self) -> i64 {
@@ -377,7 +365,7 @@ impl Store {
     }
 
     /// Whether what is in memory is known to be as new as the database: always, unless the store is shared and its server
-    /// is silent.
+    /// is silent, or does not answer commits.
     pub fn is_current(&self) -> bool {
         match &self.engine {
             Engine::Local(_) => true,

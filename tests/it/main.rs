@@ -51,7 +51,11 @@ mod neighbours;
 #[cfg(feature = "postgres")]
 mod node_changes;
 #[cfg(feature = "postgres")]
+mod node_failover;
+#[cfg(feature = "postgres")]
 mod node_keys;
+#[cfg(feature = "postgres")]
+mod node_outages;
 #[cfg(feature = "postgres")]
 mod node_pause;
 #[cfg(feature = "postgres")]

@@ -69,6 +69,13 @@ impl Ran {
         tables.any(|table| table.is_in_catalog() && table != CLIENTS.id())
     }
 
+    pub(super) fn tables(&self) -> BTreeSet<usize> {
+        let rows = self.reads.rows.keys().map(|(table, _)| *table);
+        let ranges = self.reads.ranges.iter().map(|read| read.table.index());
+        let written = self.writes.rows().map(|(table, ..)| table.index());
+        rows.chain(ranges).chain(written).collect()
+    }
+
     /// Whether this transaction reads or writes a row that is in `written`.
     fn conflicts_with(&self, written: &BTreeSet<(usize, Vec<u8>)>) -> bool {
         if written.is_empty() {
@@ -113,7 +120,7 @@ pub(super) async fn run(
     }
 }
 
-async fn serve(connection: &mut Connection, mut batch: Vec<Commit>, state: &State, random: &Random) {
+async fn serve(connection: &mut Connection, mut batch: Vec<Commit>, state: &Arc<State>, random: &Random) {
     batch.retain(|commit| !commit.reply.is_closed());
     let (mut members, mut conflicting) = (Vec::new(), Vec::new());
     let mut written = BTreeSet::new();
@@ -133,16 +140,22 @@ async fn serve(connection: &mut Connection, mut batch: Vec<Commit>, state: &Stat
             members.push(commit);
         }
     }
-    match send(connection, &members, state, random).await {
-        Err(CallError::Refused(error)) if members.len() > 1 => {
-            tracing::warn!(%error, "the database refused a batch: its transactions are committed one by one");
-            for commit in members {
-                let alone = std::slice::from_ref(&commit);
-                let outcome = send(connection, alone, state, random).await;
-                reply(vec![commit], outcome, state);
+    let mut batches = vec![members];
+    while let Some(mut members) = batches.pop() {
+        match send(connection, &members, state, random).await {
+            Err(CallError::Table(fault)) => {
+                state.note_table_fault(CallKind::Commit, &fault);
+                let fails = |commit: &mut Commit| commit.ran.tables().contains(&fault.table.index());
+                for commit in members.extract_if(.., fails) {
+                    let _ = commit.reply.send(Err(fault.error.clone()));
+                }
+                batches.push(members);
             }
+            Err(CallError::Refused(_)) if members.len() > 1 => {
+                batches.extend(members.into_iter().map(|commit| vec![commit]));
+            }
+            outcome => reply(members, outcome, state),
         }
-        outcome => reply(members, outcome, state),
     }
     // These have run before the others were stored.
     for commit in conflicting {
@@ -181,7 +194,7 @@ fn reply(members: Vec<Commit>, outcome: Result<Vec<i16>, CallError>, state: &Sta
 ///
 /// The database keeps the result of each batch. So a batch whose answer was lost is sent again, and is not carried out
 /// twice.
-async fn send(
+pub(super) async fn send(
     connection: &mut Connection,
     members: &[Commit],
     state: &State,
@@ -197,6 +210,7 @@ async fn send(
     let deadline = members.iter().map(|commit| commit.deadline).max();
     let deadline = deadline.unwrap_or_else(Instant::now);
     let mut is_unknown = false;
+    state.note_commit_asked();
     let failure = loop {
         let parameters: [(&(dyn ToSql + Sync), Type); 21] = [
             (&id, Type::BYTEA),
@@ -223,6 +237,7 @@ async fn send(
         ];
         let failure = match connection.call(&sql::COMMIT, &parameters, deadline).await {
             Ok(rows) => {
+                state.note_commit_answered();
                 state.note_answer(CallKind::Commit);
                 let failed = rows.first().map(|row| row.get(0));
                 return failed.ok_or(CallError::Refused(StoreError::NotSetUp));
@@ -233,17 +248,24 @@ async fn send(
         let is_late = Instant::now() >= deadline;
         match &failure {
             CallError::Conflict if !is_late => state.note_rerun(),
+            CallError::Table(_) if is_unknown && !is_late => state.note_rerun(),
             CallError::Disconnected(error) | CallError::Unconnected(error) if !is_late => {
                 state.note_failure(CallKind::Commit, error);
             }
             _ => break failure,
         }
     };
+    if matches!(failure, CallError::Refused(_) | CallError::Table(_)) {
+        state.note_commit_answered();
+    }
     if !is_unknown {
         return Err(failure);
     }
     // A second attempt under another id could store it twice.
     let error = failure.into_error();
-    tracing::error!(%error, "whether the last transactions were stored is not known");
+    if let Some(left_out) = state.unknown_log.take(&error) {
+        let left_out = (left_out > 0).then_some(left_out);
+        tracing::error!(%error, left_out, "whether the last transactions were stored is not known");
+    }
     Err(CallError::Disconnected(StoreError::Interrupted))
 }

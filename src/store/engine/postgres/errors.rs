@@ -3,9 +3,10 @@
 use std::error::Error as _;
 
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, ErrorPosition, SqlState};
 
-use crate::store::StoreError;
+use crate::store::engine::TableId;
+use crate::store::{StoreError, tables};
 
 /// What to do after a call has failed.
 #[derive(Debug)]
@@ -16,8 +17,17 @@ pub(super) enum CallError {
     Unconnected(StoreError),
     /// The connection cannot be used any longer. Whether the call was carried out is not known.
     Disconnected(StoreError),
+    /// The database has rolled the call back, because it cannot use one of the tables.
+    Table(TableFault),
     /// The database has refused the call.
     Refused(StoreError),
+}
+
+/// Why a table cannot be used.
+#[derive(Debug)]
+pub(super) struct TableFault {
+    pub(super) table: TableId,
+    pub(super) error: StoreError,
 }
 
 impl CallError {
@@ -25,7 +35,20 @@ impl CallError {
         let Some(code) = error.code() else {
             return Self::Disconnected(unreachable(error));
         };
+        let is_locked = *code == SqlState::LOCK_NOT_AVAILABLE;
+        let is_missing = *code == SqlState::INSUFFICIENT_PRIVILEGE || *code == SqlState::UNDEFINED_TABLE;
+        if (is_locked || is_missing)
+            && let Some(table) = error.as_db_error().and_then(table_of)
+        {
+            let error = match is_locked {
+                true => StoreError::Locked(table.name()),
+                false => refused(error, code),
+            };
+            return Self::Table(TableFault { table, error });
+        }
         match code.code().get(..2) {
+            // Another commit has held one of the locks for long.
+            _ if is_locked => Self::Conflict,
             _ if *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED => {
                 Self::Conflict
             }
@@ -39,9 +62,27 @@ impl CallError {
     pub(super) fn into_error(self) -> StoreError {
         match self {
             Self::Refused(error) | Self::Disconnected(error) | Self::Unconnected(error) => error,
+            Self::Table(fault) => fault.error,
             Self::Conflict => StoreError::Busy,
         }
     }
+}
+
+/// The table of the statement in a function that has failed. Each has one table.
+fn table_of(error: &DbError) -> Option<TableId> {
+    let statement = match error.position() {
+        Some(ErrorPosition::Internal { query, .. }) => query,
+        _ => error.where_()?,
+    };
+    let is_named = |table: &TableId| {
+        let name = format!("idsvc.{}", table.name());
+        let mut uses = statement.match_indices(&name).map(|(at, name)| at + name.len());
+        uses.any(|end| {
+            let next = statement.get(end..).and_then(|rest| rest.chars().next());
+            !next.is_some_and(|next| next == '_' || next.is_alphanumeric())
+        })
+    };
+    tables::all().find(is_named)
 }
 
 /// The error of a statement that is not sent again.

@@ -36,7 +36,7 @@ pub(super) struct Fetched {
 
 /// A request for rows.
 pub(super) struct Fetch {
-    pub(super) wanted: Wanted,
+    pub(super) wanted: Arc<Wanted>,
     pub(super) reply: oneshot::Sender<Result<Fetched, StoreError>>,
     pub(super) deadline: Instant,
 }
@@ -49,20 +49,27 @@ pub(super) async fn run(mut connection: Connection, mut requests: Receiver<Fetch
     }
 }
 
-async fn serve(connection: &mut Connection, mut batch: Vec<Fetch>, state: &State) {
+async fn serve(connection: &mut Connection, mut batch: Vec<Fetch>, state: &Arc<State>) {
     batch.retain(|fetch| !fetch.reply.is_closed());
-    if batch.is_empty() {
-        return;
-    }
-    match send(connection, &batch, state).await {
-        Err(CallError::Refused(error)) if batch.len() > 1 => {
-            tracing::warn!(%error, "the database refused a batch: its rows are fetched one request after the other");
-            for fetch in batch {
-                let answers = send(connection, std::slice::from_ref(&fetch), state).await;
-                reply(vec![fetch], answers, state);
-            }
+    let mut batches = vec![batch];
+    while let Some(mut batch) = batches.pop() {
+        if batch.is_empty() {
+            continue;
         }
-        answers => reply(batch, answers, state),
+        match send(connection, &batch, state).await {
+            Err(CallError::Table(fault)) => {
+                state.note_table_fault(CallKind::Fetch, &fault);
+                let fails = |fetch: &mut Fetch| fetch.wanted.tables().contains(&fault.table.index());
+                for fetch in batch.extract_if(.., fails) {
+                    let _ = fetch.reply.send(Err(fault.error.clone()));
+                }
+                batches.push(batch);
+            }
+            Err(CallError::Refused(_)) if batch.len() > 1 => {
+                batches.extend(batch.into_iter().map(|fetch| vec![fetch]));
+            }
+            answers => reply(batch, answers, state),
+        }
     }
 }
 
@@ -89,7 +96,7 @@ async fn send(
     batch: &[Fetch],
     state: &State,
 ) -> Result<Vec<Fetched>, CallError> {
-    let fetch_batch = FetchBatch::new(batch.iter().map(|fetch| &fetch.wanted));
+    let fetch_batch = FetchBatch::new(batch.iter().map(|fetch| &*fetch.wanted));
     let deadline = batch.iter().map(|fetch| fetch.deadline).max();
     let deadline = deadline.unwrap_or_else(Instant::now);
     loop {
@@ -100,7 +107,7 @@ async fn send(
                 let answers = fetch_batch.split(&rows, batch.len(), asked_at);
                 return answers.ok_or(CallError::Refused(StoreError::NotSetUp));
             }
-            Err(CallError::Refused(error)) => return Err(CallError::Refused(error)),
+            Err(failure @ (CallError::Refused(_) | CallError::Table(_))) => return Err(failure),
             Err(failure) if Instant::now() >= deadline => return Err(failure),
             Err(CallError::Disconnected(error) | CallError::Unconnected(error)) => {
                 state.note_failure(CallKind::Fetch, &error);

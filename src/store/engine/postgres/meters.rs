@@ -5,20 +5,31 @@ use std::time::Duration;
 
 use super::{Postgres, State};
 use crate::clock::uptime;
+use crate::store::failure_log::FailureLog;
 use crate::store::{Stats, StoreError};
 
 /// How long the catalog in memory may be used without an answer of the database.
-const LONGEST_SILENCE: Duration = Duration::from_secs(3);
+pub(super) const LONGEST_SILENCE: Duration = Duration::from_secs(3);
 /// If the clocks of the node and the database differ by more, the log warns.
 const REPORTED_SKEW: Duration = Duration::from_secs(5);
 /// If they differ by more, the node is not ready.
 const LARGEST_SKEW: Duration = Duration::from_mins(1);
 
 /// The two kinds of calls. While a standby is away, fetches succeed and commits do not.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CallKind {
     Fetch,
     Commit,
+}
+
+/// The outages of one kind of calls.
+#[derive(Default)]
+struct Outages {
+    /// Whether the last call failed.
+    fails: AtomicBool,
+    /// Whether the log has this outage.
+    is_logged: AtomicBool,
+    log: FailureLog,
 }
 
 #[derive(Default)]
@@ -28,9 +39,11 @@ pub(super) struct Meters {
     reruns: AtomicU64,
     failures: AtomicU64,
     largest_batch: AtomicU64,
-    /// Whether the last fetch failed, and the last commit.
-    fetches_fail: AtomicBool,
-    commits_fail: AtomicBool,
+    fetch_outages: Outages,
+    commit_outages: Outages,
+    /// Since when a commit waits for its answer, in milliseconds of [`uptime`]. 0 if none waits, or none has failed to come
+    /// since.
+    commit_asked_at: AtomicU64,
     /// The latest time at which the catalog was asked for and found to be the newest, in milliseconds of [`uptime`].
     current_at: AtomicU64,
     /// By how many seconds the clock of this machine differs from the one of the database.
@@ -38,12 +51,26 @@ pub(super) struct Meters {
 }
 
 impl Meters {
-    /// Whether the last call of this kind failed.
-    pub(super) fn fails(&self, kind: CallKind) -> &AtomicBool {
+    fn outages(&self, kind: CallKind) -> &Outages {
         match kind {
-            CallKind::Fetch => &self.fetches_fail,
-            CallKind::Commit => &self.commits_fail,
+            CallKind::Fetch => &self.fetch_outages,
+            CallKind::Commit => &self.commit_outages,
         }
+    }
+
+    /// Whether the last call of this kind failed.
+    fn fails(&self, kind: CallKind) -> bool {
+        self.outages(kind).fails.load(Ordering::Relaxed)
+    }
+
+    /// Whether a commit has failed, or waits, so that only another one shows whether the next will succeed.
+    pub(super) fn commits_may_fail(&self) -> bool {
+        self.fails(CallKind::Commit) || self.commits_hang()
+    }
+
+    fn commits_hang(&self) -> bool {
+        let asked_at = Duration::from_millis(self.commit_asked_at.load(Ordering::Relaxed));
+        !asked_at.is_zero() && uptime().saturating_sub(asked_at) >= LONGEST_SILENCE
     }
 }
 
@@ -71,17 +98,20 @@ impl Postgres {
             ));
         }
         // Anyone may read this. The log has the cause.
-        let meters = &self.state.meters;
-        let fails =
-            [CallKind::Fetch, CallKind::Commit].map(|kind| meters.fails(kind).load(Ordering::Relaxed));
-        let answers = !fails.contains(&true) && self.is_current();
-        (!answers).then(|| "the database does not answer".to_owned())
+        let fails = [CallKind::Fetch, CallKind::Commit].map(|kind| self.state.meters.fails(kind));
+        if fails.contains(&true) || !self.is_current() {
+            return Some("the database does not answer".to_owned());
+        }
+        let fault = self.state.faulty_tables.lasting();
+        fault.map(|_| "a table of the database cannot be used".to_owned())
     }
 
-    /// Whether the catalog in memory was the newest within the last seconds.
+    /// Whether the catalog in memory was the newest within the last seconds, and no commit has waited for longer. While
+    /// commits hang, this may be an old primary without its standbys.
     pub(in crate::store) fn is_current(&self) -> bool {
-        let current_at = Duration::from_millis(self.state.meters.current_at.load(Ordering::Relaxed));
-        uptime().saturating_sub(current_at) < LONGEST_SILENCE
+        let meters = &self.state.meters;
+        let current_at = Duration::from_millis(meters.current_at.load(Ordering::Relaxed));
+        uptime().saturating_sub(current_at) < LONGEST_SILENCE && !meters.commits_hang()
     }
 }
 
@@ -92,8 +122,21 @@ impl State {
         self.meters.current_at.fetch_max(asked_at, Ordering::Relaxed);
     }
 
+    /// Notes that a commit is sent, and waits for its answer from now on unless an earlier one does.
+    pub(super) fn note_commit_asked(&self) {
+        let now = u64::try_from(uptime().as_millis()).unwrap_or(u64::MAX).max(1);
+        let asked_at = &self.meters.commit_asked_at;
+        let _ = asked_at.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Notes that the database has answered a commit, if with a refusal.
+    pub(super) fn note_commit_answered(&self) {
+        self.meters.commit_asked_at.store(0, Ordering::Relaxed);
+    }
+
     pub(super) fn note_answer(&self, kind: CallKind) {
-        if self.meters.fails(kind).swap(false, Ordering::Relaxed) {
+        let outages = self.meters.outages(kind);
+        if outages.fails.swap(false, Ordering::Relaxed) && outages.is_logged.swap(false, Ordering::Relaxed) {
             tracing::warn!(calls = ?kind, "the database answers again");
         }
     }
@@ -110,8 +153,14 @@ impl State {
 
     pub(super) fn note_failure(&self, kind: CallKind, error: &StoreError) {
         self.meters.failures.fetch_add(1, Ordering::Relaxed);
-        if error.is_outage() && !self.meters.fails(kind).swap(true, Ordering::Relaxed) {
-            tracing::error!(calls = ?kind, %error, "the database cannot be used");
+        let outages = self.meters.outages(kind);
+        if error.is_outage()
+            && !outages.fails.swap(true, Ordering::Relaxed)
+            && let Some(left_out) = outages.log.take(error)
+        {
+            outages.is_logged.store(true, Ordering::Relaxed);
+            let left_out = (left_out > 0).then_some(left_out);
+            tracing::error!(calls = ?kind, %error, left_out, "the database cannot be used");
         }
     }
 

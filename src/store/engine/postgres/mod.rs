@@ -17,6 +17,7 @@ mod changes;
 mod commit;
 mod connection;
 mod errors;
+mod faulty_tables;
 mod fetch;
 mod hosts;
 mod load;
@@ -40,25 +41,30 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::time::timeout;
 
 use self::catalog::CatalogState;
 use self::commit::Commit;
 use self::connection::{Connection, ConnectionSettings};
+use self::faulty_tables::FaultyTables;
 use self::fetch::Fetch;
 pub use self::load::DatabaseLoad;
-use self::meters::Meters;
+use self::meters::{CallKind, Meters};
 use self::queue::{Queue, queue};
 use self::transaction::{ReadResult, RepeatedRead};
 use super::Snapshot;
 use super::writer::Job;
 use crate::clock::uptime;
 use crate::store::catalog_use::UsedClients;
+use crate::store::failure_log::FailureLog;
 use crate::store::{Address, CatalogReader, OpenError, Options, StoreError};
 
 const THREAD_NAME: &str = "store";
 /// The connections of a store: one fetches, one commits and one polls. With more of each, batches are smaller, and each
 /// transaction takes more processor time.
 const CONNECTIONS: usize = 3;
+/// How long a node that starts waits for its first commit. Then it goes on, and commits count as hanging.
+const FIRST_COMMIT_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long a store that is closed waits for its transactions.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -74,6 +80,7 @@ struct State {
     fetches: Queue<Fetch>,
     commits: Queue<Commit>,
     catalog: CatalogState,
+    faulty_tables: FaultyTables,
     settings: ConnectionSettings,
     /// How long a read or a transaction may take.
     timeout: Duration,
@@ -82,6 +89,8 @@ struct State {
     is_closed: AtomicBool,
     running: AtomicU64,
     meters: Meters,
+    failure_log: FailureLog,
+    unknown_log: FailureLog,
 }
 
 impl Postgres {
@@ -102,12 +111,15 @@ impl Postgres {
             fetches,
             commits,
             catalog: CatalogState::default(),
+            faulty_tables: FaultyTables::default(),
             settings,
             timeout: options.stall_timeout,
             batch_max: options.batch_max.clamp(1, commit::BATCH_LIMIT),
             is_closed: AtomicBool::new(false),
             running: AtomicU64::new(0),
             meters: Meters::default(),
+            failure_log: FailureLog::default(),
+            unknown_log: FailureLog::default(),
         });
         let store = Self {
             runtime: Mutex::new(Some(runtime)),
@@ -194,6 +206,16 @@ impl Postgres {
     /// Reads what has changed in the catalog.
     pub(in crate::store) async fn reload_catalog(&self) -> Result<(), StoreError> {
         self.state.reload_catalog().await
+    }
+
+    /// Commits once. Notes it as a failure if that takes too long.
+    pub(in crate::store) async fn try_commit(&self) {
+        let state = Arc::clone(&self.state);
+        let committed = self.handle.spawn(async move { state.commit_nothing().await });
+        if timeout(FIRST_COMMIT_TIMEOUT, committed).await.is_err() {
+            self.state
+                .note_failure(CallKind::Commit, &StoreError::Interrupted);
+        }
     }
 
     /// The generation of the catalog in memory.

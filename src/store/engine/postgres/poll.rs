@@ -1,7 +1,6 @@
 //! Asks the database twice a second which catalog is the newest, and what time it is.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
@@ -34,8 +33,7 @@ pub(super) async fn run(mut connection: Connection, state: Arc<State>) {
             // It is tried again in a minute.
             drop(connection.call(sql::FORGET, &[], deadline).await);
         }
-        let commits_fail = state.meters.fails(CallKind::Commit).load(Ordering::Relaxed);
-        if commits_fail && probe.as_ref().is_none_or(JoinHandle::is_finished) {
+        if state.meters.commits_may_fail() && probe.as_ref().is_none_or(JoinHandle::is_finished) {
             let state = Arc::clone(&state);
             // A node that is not ready gets no requests, so only this commit shows that it is ready again.
             probe = Some(tokio::spawn(async move { state.commit_nothing().await }));

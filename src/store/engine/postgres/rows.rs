@@ -101,6 +101,13 @@ pub(super) struct Wanted {
     pub(super) ranges: BTreeMap<(usize, KeyRange), usize>,
 }
 
+impl Wanted {
+    pub(super) fn tables(&self) -> BTreeSet<usize> {
+        let keys = self.keys.iter().map(|(table, _)| *table);
+        keys.chain(self.ranges.keys().map(|(table, _)| *table)).collect()
+    }
+}
+
 /// Rows of one snapshot of the database.
 #[derive(Debug, Default)]
 pub(super) struct KnownRows {

@@ -52,7 +52,7 @@ pub(super) const SETUP_LOCK: &str = "SELECT pg_advisory_xact_lock(7236274921)";
 /// A text that differs if a table or a function is added or changed.
 pub(super) const DEFINITIONS: &str = "SELECT concat(
   (SELECT count(*) FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('idsvc')),
-  (SELECT md5(string_agg(prosrc, '' ORDER BY proname)) FROM pg_catalog.pg_proc WHERE pronamespace = to_regnamespace('idsvc')))";
+  (SELECT md5(string_agg(prosrc || coalesce(proconfig::text, ''), '' ORDER BY proname)) FROM pg_catalog.pg_proc WHERE pronamespace = to_regnamespace('idsvc')))";
 
 /// Gives the catalog another generation. It is the time, so that no database has one that another one had.
 const COUNT_GENERATION: &str = "UPDATE idsvc.generation SET n = greatest(n + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::int8)";
@@ -60,8 +60,9 @@ const COUNT_GENERATION: &str = "UPDATE idsvc.generation SET n = greatest(n + 1, 
 pub(super) static REPLACE_CATALOG: LazyLock<String> =
     LazyLock::new(|| format!("DELETE FROM idsvc.changes; {COUNT_GENERATION}"));
 
-/// The settings under which each function runs. An index is used even if the table was small when the plan was made.
-const SETTINGS: &str = "SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SECURITY DEFINER";
+/// The settings under which each function runs. An index is used even if the table was small when the plan was made. A
+/// call that waits for a lock gives up soon, because others wait for the call.
+const SETTINGS: &str = "SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' SET jit = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SECURITY DEFINER";
 
 /// The name of a function that reads or writes the tables of this release.
 fn function(name: &str) -> String {

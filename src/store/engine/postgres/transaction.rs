@@ -1,6 +1,7 @@
 //! Runs reads and transactions over rows that are fetched as they are needed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -9,6 +10,7 @@ use tokio::time::timeout_at;
 use super::State;
 use super::commit::{Commit, Committed, Ran};
 use super::fetch::{Fetch, Fetched};
+use super::meters::CallKind;
 use super::rows::{KnownRows, Reads, Wanted};
 use super::view::View;
 use crate::store::StoreError;
@@ -105,9 +107,22 @@ impl State {
     }
 
     pub(super) async fn fetch_rows(&self, wanted: Wanted, deadline: Instant) -> Result<Fetched, StoreError> {
+        let wanted = Arc::new(wanted);
+        match self.fetch_once(&wanted, deadline).await {
+            // Once, it is waited for.
+            Err(StoreError::Locked(_)) => self.fetch_once(&wanted, deadline).await,
+            fetched => fetched,
+        }
+    }
+
+    async fn fetch_once(&self, wanted: &Arc<Wanted>, deadline: Instant) -> Result<Fetched, StoreError> {
+        let usable = self
+            .faulty_tables
+            .wait_for(CallKind::Fetch, || wanted.tables(), deadline);
+        usable.await?;
         let (reply, receiver) = oneshot::channel();
         self.fetches.put(Fetch {
-            wanted,
+            wanted: Arc::clone(wanted),
             reply,
             deadline,
         })?;
@@ -118,6 +133,10 @@ impl State {
 
     async fn commit(&self, ran: Ran, deadline: Instant) -> Result<Committed, StoreError> {
         let (reply, receiver) = oneshot::channel();
+        let usable = self
+            .faulty_tables
+            .wait_for(CallKind::Commit, || ran.tables(), deadline);
+        usable.await?;
         self.commits.put(Commit { ran, reply, deadline })?;
         answer(receiver, deadline)
             .await
@@ -138,7 +157,7 @@ impl State {
     pub(super) async fn run(&self, mut job: Box<dyn Job>) {
         let (begun, deadline) = (Instant::now(), self.deadline());
         let mut read = RepeatedRead::default();
-        let mut conflicts = 0;
+        let (mut conflicts, mut has_met_lock) = (0, false);
         let outcome = loop {
             let generation = self.catalog.generation();
             let mut view = View::new(&read.known);
@@ -181,6 +200,8 @@ impl State {
                     conflicts += 1;
                 }
                 Ok(Committed::CatalogChanged) => {}
+                // Once, the transaction waits until the table can be used.
+                Err(StoreError::Locked(_)) if !has_met_lock => has_met_lock = true,
                 Err(error) => break Err(error),
             }
             self.note_rerun();
@@ -190,8 +211,11 @@ impl State {
                 Err(error) => break Err(error),
             }
         };
-        if let Err(error) = &outcome {
-            tracing::error!(transaction = job.name(), %error, "a write was rolled back");
+        if let Err(error) = &outcome
+            && let Some(left_out) = self.failure_log.take(error)
+        {
+            let left_out = (left_out > 0).then_some(left_out);
+            tracing::error!(transaction = job.name(), %error, left_out, "a write was rolled back");
         }
         job.reply(outcome);
     }

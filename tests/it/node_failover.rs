@@ -1,0 +1,92 @@
+//! An old primary that comes back after a failover.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::harness::kiosk::{ALL_GRANTS, Kiosk, OWN_TOKEN, is_ready, put_off, until_ready};
+use crate::harness::nodes::{serve, set_up, until};
+use crate::harness::postgres::Cluster;
+use crate::harness::process::said;
+
+#[test]
+fn beside_two_primaries_no_node_starts_and_one_that_runs_stays_with_the_new_one() {
+    let mut servers = Cluster::with_standby();
+    let database = servers.primary.database("failover");
+    let url = servers.url(&database) + "&sslmode=disable";
+    let nodes = set_up(&[&*url; 3], &[]);
+    let kiosk = Kiosk::register(&nodes[0]);
+    let mut running = serve(&nodes);
+    let mut token = kiosk.enter(&running[0]).unwrap();
+    running[1].terminate();
+
+    servers.primary.kill();
+    servers.promote_standby();
+    until_ready(&running[0]);
+    token = kiosk.refresh(&running[0], &token).unwrap();
+    servers.primary.restart();
+    for command in [&["serve"][..], &["user", "list"]] {
+        let refused = nodes[1].run(command);
+        let said = said(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        for server in [&servers.primary, &servers.standby] {
+            assert!(
+                said.contains(&format!("127.0.0.1:{} (timeline", server.port())),
+                "{said}"
+            );
+        }
+    }
+    token = kiosk.refresh(&running[0], &token).unwrap();
+
+    // The connections break, and only the old primary answers.
+    servers.standby.kill();
+    until(|| !is_ready(&running[0]));
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(4) {
+        put_off(&kiosk.refresh(&running[0], &token).unwrap_err());
+    }
+    let log = running[0].log();
+    assert!(log.contains("came after it"), "{log}");
+    servers.standby.restart();
+    until_ready(&running[0]);
+    kiosk.refresh(&running[0], &token).unwrap();
+}
+
+/// What a node answers from memory may be of an old primary, whose standbys have left it.
+#[test]
+fn a_node_that_starts_while_commits_hang_and_one_that_runs_answer_nothing_that_needs_the_database() {
+    let servers = Cluster::with_standby();
+    let database = servers.primary.database("hanging");
+    let url = database.tcp_url() + "?sslmode=disable";
+    let nodes = set_up(&[&*url; 3], &[]);
+    let kiosk = Kiosk::register_as(&nodes[0], "app", ALL_GRANTS);
+    let running = serve(&nodes[..2]);
+    let token = kiosk.enter(&running[0]).unwrap();
+
+    servers.standby.pause();
+    thread::scope(|scope| {
+        for node in &running {
+            // It is answered at the latest when the standby is back.
+            scope.spawn(|| kiosk.enter(node));
+        }
+        let started = nodes[2].launch();
+        until(|| {
+            started
+                .request("GET", "/healthz", &[], "")
+                .is_some_and(|reply| reply.status == 200)
+        });
+        until(|| running.iter().all(|node| kiosk.status(node, &OWN_TOKEN) == 503));
+        for node in running.iter().chain([&started]) {
+            assert!(!is_ready(node));
+            put_off(&kiosk.introspect(node, &token));
+            put_off(&kiosk.refresh(node, &token).unwrap_err());
+            let published = node.request("GET", "/oauth2/jwks", &[], "").unwrap();
+            assert_eq!(published.status, 200);
+        }
+        servers.standby.resume();
+        for node in running.iter().chain([&started]) {
+            until_ready(node);
+            assert_eq!(kiosk.status(node, &OWN_TOKEN), 200);
+        }
+    });
+    kiosk.refresh(&running[1], &token).unwrap();
+}

@@ -1,0 +1,159 @@
+//! Parts of the database that cannot be used while nodes run.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::harness::kiosk::{Kiosk, is_ready, put_off, until_ready};
+use crate::harness::nodes::{serve, set_up, until};
+use crate::harness::postgres::{Cluster, Database, Psql};
+use crate::harness::process::{Running, Service};
+
+const FLAGS: &str = "--grant anonymous --grant refresh_token --grant device_code";
+
+fn three_nodes() -> (Database, Vec<Service>) {
+    let database = Cluster::shared().database("outages");
+    let nodes = set_up(&[&*database.url(); 3], &[]);
+    (database, nodes)
+}
+
+/// The codes of a device, which need no sign-in of a user.
+fn ask_for_codes(node: &Running<'_>, kiosk: &Kiosk) -> u16 {
+    kiosk
+        .ask(node, "/oauth2/device_authorization", &[])
+        .unwrap()
+        .status
+}
+
+#[test]
+fn a_locked_table_makes_nodes_unready_and_delays_no_answer_that_needs_others() {
+    let (database, nodes) = three_nodes();
+    let kiosk = Kiosk::register_as(&nodes[0], "tv", FLAGS);
+    let running = serve(&nodes);
+    let tokens: Vec<_> = running.iter().map(|node| kiosk.enter(node).unwrap()).collect();
+    let mut other = Psql::open(&database.url());
+    // The second one lets rows be read.
+    for mode in ["ACCESS EXCLUSIVE", "SHARE"] {
+        other
+            .run(&format!("BEGIN; LOCK TABLE idsvc.families IN {mode} MODE"))
+            .unwrap();
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            for (node, token) in running.iter().zip(&tokens) {
+                let kiosk = &kiosk;
+                scope.spawn(move || put_off(&kiosk.refresh(node, token).unwrap_err()));
+            }
+            for node in &running {
+                while begun.elapsed() < Duration::from_secs(2) {
+                    let asked = Instant::now();
+                    assert_eq!(ask_for_codes(node, &kiosk), 200);
+                    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+                }
+            }
+        });
+        assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+        for (node, token) in running.iter().zip(&tokens) {
+            assert!(!is_ready(node));
+            // Once it is known, nobody waits.
+            let asked = Instant::now();
+            put_off(&kiosk.refresh(node, token).unwrap_err());
+            assert_eq!(ask_for_codes(node, &kiosk), 200);
+            assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+        }
+        other.run("COMMIT").unwrap();
+        running.iter().for_each(until_ready);
+    }
+    for token in &tokens {
+        kiosk.refresh(&running[2], token).unwrap();
+    }
+}
+
+#[test]
+fn a_short_lock_is_waited_for() {
+    let (database, nodes) = three_nodes();
+    let kiosk = Kiosk::register_as(&nodes[0], "tv", FLAGS);
+    let running = serve(&nodes);
+    let token = kiosk.enter(&running[0]).unwrap();
+    let mut other = Psql::open(&database.url());
+    other.run("BEGIN; LOCK TABLE idsvc.families").unwrap();
+    thread::scope(|scope| {
+        let refreshed = scope.spawn(|| kiosk.refresh(&running[0], &token));
+        running[0].logged("a table cannot be used");
+        other.run("COMMIT").unwrap();
+        refreshed.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_missing_function_or_table_is_503_and_makes_nodes_unready() {
+    let (database, nodes) = three_nodes();
+    let kiosk = Kiosk::register_as(&nodes[0], "tv", FLAGS);
+    let running = serve(&nodes);
+    let token = kiosk.enter(&running[0]).unwrap();
+    let function = |name: &str| {
+        let own = format!(
+            "SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'idsvc'::regnamespace AND proname ~ '^{name}_v'"
+        );
+        database.sql(&own)
+    };
+    let rename = |name: &str| format!("ALTER FUNCTION {} RENAME TO {name}_away", function(name));
+    let back = |name: &str| {
+        let function = function(name);
+        let (own, _) = function.split_once('(').unwrap();
+        let own = own.trim_start_matches("idsvc.").to_owned();
+        move |away: String| format!("ALTER FUNCTION {away} RENAME TO {own}")
+    };
+    let away = |name: &str| {
+        let found = format!("SELECT oid::regprocedure FROM pg_proc WHERE proname = '{name}_away'");
+        database.sql(&found)
+    };
+    for what in ["commit", "get", "families"] {
+        let restore: Box<dyn Fn() -> String> = if what == "families" {
+            database.sql("ALTER TABLE idsvc.families RENAME TO away");
+            Box::new(|| "ALTER TABLE idsvc.away RENAME TO families".to_owned())
+        } else {
+            let back = back(what);
+            database.sql(&rename(what));
+            Box::new(move || back(away(what)))
+        };
+        for node in &running {
+            for _ in 0..20 {
+                put_off(&kiosk.refresh(node, &token).unwrap_err());
+            }
+            assert!(!is_ready(node), "{what}");
+            let codes = ask_for_codes(node, &kiosk);
+            assert_eq!(codes, if what == "families" { 200 } else { 503 }, "{what}");
+            assert!(!is_ready(node), "{what}");
+        }
+        database.sql(&restore());
+        running.iter().for_each(until_ready);
+        until(|| kiosk.refresh(&running[0], &token).is_ok());
+    }
+}
+
+/// A full disk of the server refuses every write.
+#[test]
+fn a_refusal_of_all_writes_is_logged_once_a_minute_with_a_count() {
+    let (database, nodes) = three_nodes();
+    let kiosk = Kiosk::register_as(&nodes[0], "tv", FLAGS);
+    let running = serve(&nodes);
+    let token = kiosk.enter(&running[0]).unwrap();
+    database.sql(
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS \
+         'BEGIN RAISE EXCEPTION USING ERRCODE = ''disk_full''; END'; \
+         CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON idsvc.families EXECUTE FUNCTION full_disk()",
+    );
+    let before: Vec<_> = running.iter().map(|node| node.log().lines().count()).collect();
+    let begun = Instant::now();
+    // Meanwhile each node finds several times that commits succeed.
+    while begun.elapsed() < Duration::from_secs(6) {
+        for node in &running {
+            let refused = kiosk.refresh(node, &token).unwrap_err();
+            assert_eq!(refused.status, 503, "{refused:?}");
+        }
+    }
+    for (node, before) in running.iter().zip(before) {
+        let log = node.log();
+        let lines = log.lines().count() - before;
+        assert!((1..=4).contains(&lines), "{lines} lines: {log}");
+    }
+}
