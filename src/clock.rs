@@ -2,6 +2,9 @@
 //!
 //! All other code takes a [`Timestamp`]. A test can thereby move the clock, and a rule is a function of its arguments.
 
+mod shared;
+mod standstill;
+
 use std::ops::{Add, Sub};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +15,9 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
+
+pub use self::shared::SharedClock;
+pub use self::standstill::BEAT_INTERVAL;
 
 /// The time when this was written. A correct clock never shows less.
 pub const EARLIEST: Timestamp = Timestamp::from_seconds(1_790_000_000);
@@ -114,11 +120,29 @@ impl Sub<Duration> for Timestamp {
     }
 }
 
+/// When a request was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// The time since the epoch when it was read.
+    pub read_at: Duration,
+    /// The earliest time at which it may have come, if the process stood still before it was read.
+    pub earliest: Duration,
+}
+
+impl Arrival {
+    /// The time of the request, for all that is decided by whole seconds.
+    pub fn now(self) -> Timestamp {
+        Timestamp(self.read_at.as_secs())
+    }
+}
+
 /// The source of time: the system's clock, or one that a test moves.
 #[derive(Clone, Debug)]
 pub enum Clock {
     /// The machine's real-time clock.
     System,
+    /// The same, corrected to the time that several nodes share.
+    Shared(Arc<SharedClock>),
     /// Milliseconds since the epoch. Only [`Clock::advance`] moves this clock.
     Manual(Arc<AtomicU64>),
 }
@@ -143,7 +167,22 @@ impl Clock {
                 let now = std::time::SystemTime::now();
                 now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
             }
+            Self::Shared(shared) => shared.corrected(Self::System.since_epoch()),
             Self::Manual(millis) => Duration::from_millis(millis.load(Ordering::SeqCst)),
+        }
+    }
+
+    /// When a request came that has been read just now.
+    pub fn arrival(&self) -> Arrival {
+        let read_at = self.since_epoch();
+        let waited = match self {
+            Self::Shared(shared) => shared.standstill.longest_wait(uptime()),
+            // Nobody else has answered meanwhile.
+            Self::System | Self::Manual(_) => Duration::ZERO,
+        };
+        Arrival {
+            read_at,
+            earliest: read_at.saturating_sub(waited),
         }
     }
 

@@ -17,7 +17,6 @@ use crate::admin::operation::Operation;
 use crate::admin::operations::{Call, StreamCall};
 use crate::admin::stream::{RecordStream, StreamError, StreamLine, StreamOperation};
 use crate::admin::{Actor, Admin, AdminRefusal};
-use crate::clock::Clock;
 use crate::config::Settings;
 use crate::config::resolve::resolve_settings;
 use crate::control::client::{self, Answer, ControlError, ReplyBytes};
@@ -358,7 +357,8 @@ fn open(settings: &Settings, opening: &Opening) -> Result<(Core, Option<Director
             source,
         })?;
     let policy = settings.policy(&issuer);
-    let core = Core::open(data.store, Clock::System, random, data.sealer, policy, pool)?;
+    let clock = data.store.clock();
+    let core = Core::open(data.store, clock, random, data.sealer, policy, pool)?;
     let core = core
         .reaching(&settings.outbound)
         .map_err(crate::flow::OpenError::from)?;

@@ -131,6 +131,7 @@ pub fn run(
                 Finding::advice("database", warning.setting, warning.message, warning.remedy)
             }));
         findings.extend(nodes::examine(&installation_state.nodes));
+        findings.extend(installation_state.clocks.and_then(clock::examine_shared));
         findings.extend(clock::examine_outlasting(installation_state.outlasting));
         findings.extend(grade::examine_unknown_scopes(&installation_state.unknown_scopes));
         if let Some(config) = &config {

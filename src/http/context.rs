@@ -22,7 +22,7 @@ use super::request::{MediaType, Parameters};
 use super::response;
 use super::response::HttpResponse;
 use crate::app::App;
-use crate::clock::Timestamp;
+use crate::clock::{Arrival, Timestamp};
 use crate::flow::Failure;
 use crate::flow::browser::Browser;
 use crate::flow::login::transaction::{BrowserLogin, LoginContext};
@@ -44,7 +44,9 @@ pub struct RequestContext {
     pub app: Arc<App>,
     /// The id of this request in the answer and the log.
     pub request_id: String,
-    /// When the request came. The clock is read once, so that all checks of a request use one time.
+    /// When the whole request had been read. Before that, when its header had been.
+    pub arrival: Arrival,
+    /// The same in whole seconds. All checks of a request use one time.
     pub now: Timestamp,
     /// When the whole request had arrived, or the service stopped waiting for the rest.
     pub read_at: Instant,
@@ -69,12 +71,13 @@ impl RequestContext {
     /// The context of a request whose body has not been read yet.
     pub fn new(app: Arc<App>, parts: Parts, peer: Peer) -> Self {
         let request_id = app.next_request_id();
-        let now = app.core.clock.now();
+        let arrival = app.core.clock.arrival();
         let from = client_address::of(peer.addr, &parts.headers, &app.trusted_proxies);
         Self {
             app,
             request_id,
-            now,
+            arrival,
+            now: arrival.now(),
             read_at: Instant::now(),
             body: Bytes::new(),
             shown: ShownCertificate::of(&parts.extensions),
@@ -84,6 +87,13 @@ impl RequestContext {
             client_id: OnceLock::new(),
             refusal_log: OnceLock::new(),
         }
+    }
+
+    /// Notes that the body has arrived, or that the service stopped waiting for the rest.
+    pub(super) fn note_arrival(&mut self) {
+        self.read_at = Instant::now();
+        self.arrival = self.app.core.clock.arrival();
+        self.now = self.arrival.now();
     }
 
     pub fn method(&self) -> &Method {

@@ -112,14 +112,10 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
 {
     let mut is_read = body.is_end_stream();
-    let is_current = || context.app.core.store.is_current();
     let mut answer = match route {
         _ if !has_valid_host(version, context.headers()) => empty(StatusCode::BAD_REQUEST),
         None => context.not_found(),
-        // Another node may have disabled a client since this node last read the catalog.
-        Some(route) if !route.allows_stale_catalog() && !is_current() => {
-            error::shortage(context, route, RefusalReason::Store)
-        }
+        Some(route) if !may_answer(context, route) => error::shortage(context, route, RefusalReason::Store),
         Some(route) if is_preflight(context) && route.cors() != Cors::None => {
             let core = &context.app.core;
             core.with_newest_catalog(|| async { preflight(context, route) })
@@ -138,8 +134,13 @@ where
             None => error::shortage(context, route, RefusalReason::Bodies),
             Some(_permit) => {
                 let read = read_body(&mut body, MAX_BODY, BODY_TIMEOUT).await;
-                context.read_at = Instant::now();
+                context.note_arrival();
                 match read {
+                    // A body may take ten seconds.
+                    Ok(_) if !may_answer(context, route) => {
+                        is_read = true;
+                        error::shortage(context, route, RefusalReason::Store)
+                    }
                     Ok(whole) => {
                         is_read = true;
                         context.body = whole;
@@ -156,6 +157,13 @@ where
         abandon_body(body, version, context, &mut answer);
     }
     answer
+}
+
+/// Whether this node knows what it needs for this route. Without an answer of the database, another node may have disabled
+/// a client since this node last read the catalog. With a wrong clock, a code may have expired.
+fn may_answer(context: &RequestContext, route: &Route) -> bool {
+    let store = &context.app.core.store;
+    route.allows_stale_catalog() || store.is_current() && store.knows_time()
 }
 
 /// Adds the headers that every answer has, counts the answer and logs it.

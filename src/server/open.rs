@@ -3,7 +3,6 @@
 use tokio::sync::watch;
 
 use super::StartError;
-use crate::clock::Clock;
 use crate::config::{Config, Tls, host_of};
 use crate::data_dir::access::exposure;
 use crate::data_dir::lock::{DirectoryLock, is_served, wait_and_open};
@@ -73,7 +72,7 @@ pub async fn open_core(
     let (store, lock) = (data.store.clone(), data.lock);
     let core = Core::open(
         data.store,
-        Clock::System,
+        store.clock(),
         random,
         data.sealer,
         settings.policy(&issuer),
@@ -83,6 +82,7 @@ pub async fn open_core(
     .reaching(&settings.outbound)
     .map_err(StartError::new)?
     .trusting(settings.mtls.authorities().map_err(StartError::new)?);
+    store.announce(core.node_id).map_err(StartError::new)?;
     let is_first_start = core.catalog().keyring().keys().is_empty();
     for alg in rotate_keys::ensure_keys(&core).await.map_err(StartError::new)? {
         if is_first_start {

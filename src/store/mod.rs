@@ -16,6 +16,7 @@ pub mod backup;
 mod catalog_reader;
 #[cfg(feature = "postgres")]
 pub mod catalog_use;
+mod clock_state;
 pub mod engine;
 mod error;
 mod failure_log;
@@ -37,11 +38,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 pub use self::address::Address;
 pub use self::catalog_reader::{CatalogReader, CatalogUpdate, ChangedRows};
 #[cfg(feature = "postgres")]
 use self::catalog_use::{CatalogUse, UsedClients};
+pub use self::clock_state::ClockState;
 #[cfg(feature = "postgres")]
 pub use self::engine::postgres::DatabaseLoad;
 #[cfg(feature = "postgres")]
@@ -54,6 +57,7 @@ pub use self::error::{OpenError, Stalled, StoreError, TransactionError, TxError,
 use self::local::Local;
 use self::schema::Schema;
 pub use self::server_warning::{MigrationOutcome, ServerWarning};
+use crate::clock::Clock;
 
 /// The settings of the store.
 #[derive(Clone, Copy, Debug)]
@@ -364,6 +368,15 @@ impl Store {
         CatalogUse::new(self.catalog_generation())
     }
 
+    /// The clock for all that is stored. Nodes that share a store share the time.
+    pub fn clock(&self) -> Clock {
+        match &self.engine {
+            Engine::Local(_) => Clock::System,
+            #[cfg(feature = "postgres")]
+            Engine::Shared(postgres) => Clock::Shared(postgres.clock()),
+        }
+    }
+
     /// Whether what is in memory is known to be as new as the database: always, unless the store is shared and its server
     /// is silent, or does not answer commits.
     pub fn is_current(&self) -> bool {
@@ -371,6 +384,41 @@ impl Store {
             Engine::Local(_) => true,
             #[cfg(feature = "postgres")]
             Engine::Shared(postgres) => postgres.is_current(),
+        }
+    }
+
+    /// Whether the time is known well enough to answer by it: always, unless the store is shared and the clock of this
+    /// machine is wrong.
+    pub fn knows_time(&self) -> bool {
+        match &self.engine {
+            Engine::Local(_) => true,
+            #[cfg(feature = "postgres")]
+            Engine::Shared(postgres) => postgres.knows_time(),
+        }
+    }
+
+    /// What the nodes know of their clocks and the database's. `None` if the store is not shared.
+    pub fn clock_state(&self) -> Option<ClockState> {
+        match &self.engine {
+            Engine::Local(_) => None,
+            #[cfg(feature = "postgres")]
+            Engine::Shared(postgres) => postgres.clock_state(),
+        }
+    }
+
+    /// Makes this process one of the nodes that share the store, so that its clock counts among theirs. Blocks.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(clippy::unnecessary_wraps, reason = "every store is local then")
+    )]
+    pub fn announce(&self, node: Uuid) -> Result<(), StoreError> {
+        match &self.engine {
+            Engine::Local(_) => {
+                let _ = node;
+                Ok(())
+            }
+            #[cfg(feature = "postgres")]
+            Engine::Shared(postgres) => postgres.announce(node),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::store::engine::{FileId, Snapshot};
 use crate::store::records::NodeDigests;
 use crate::store::schema::meta_get;
 use crate::store::tables::FAMILIES;
-use crate::store::{ServerWarning, StoreError, login_names};
+use crate::store::{ClockState, ServerWarning, StoreError, login_names};
 
 /// A request for what `doctor` checks of an open store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -57,6 +57,9 @@ pub struct InstallationState {
     /// The settings and themes of the nodes that share the store, by the name of the node.
     #[serde(default)]
     pub nodes: BTreeMap<String, NodeDigests>,
+    /// The clocks of this machine and the database, if nodes share it.
+    #[serde(default)]
+    pub clocks: Option<ClockState>,
 }
 
 impl Operation for ReadInstallation {
@@ -106,6 +109,7 @@ impl Operation for ReadInstallation {
             registrant_room_used: admin.core.registrant_room_used(),
             server_warnings: store.server_warnings().await?,
             nodes: store.read(|snapshot| node_digests::read(snapshot, now)).await?,
+            clocks: store.clock_state(),
         };
         Ok(Done::unrecorded(state))
     }

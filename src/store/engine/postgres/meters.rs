@@ -10,10 +10,6 @@ use crate::store::{Stats, StoreError};
 
 /// How long the catalog in memory may be used without an answer of the database.
 pub(super) const LONGEST_SILENCE: Duration = Duration::from_secs(3);
-/// If the clocks of the node and the database differ by more, the log warns.
-const REPORTED_SKEW: Duration = Duration::from_secs(5);
-/// If they differ by more, the node is not ready.
-const LARGEST_SKEW: Duration = Duration::from_mins(1);
 
 /// The two kinds of calls. While a standby is away, fetches succeed and commits do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,8 +42,6 @@ pub(super) struct Meters {
     commit_asked_at: AtomicU64,
     /// The latest time at which the catalog was asked for and found to be the newest, in milliseconds of [`uptime`].
     current_at: AtomicU64,
-    /// By how many seconds the clock of this machine differs from the one of the database.
-    clock_skew: AtomicU64,
 }
 
 impl Meters {
@@ -90,11 +84,10 @@ impl Postgres {
 
     /// Why this node should get no requests, if it should not.
     pub(in crate::store) fn problem(&self) -> Option<String> {
-        let skew = Duration::from_secs(self.state.meters.clock_skew.load(Ordering::Relaxed));
-        if skew > LARGEST_SKEW {
+        if let Some(clocks) = self.clock_state().filter(|clocks| clocks.is_node_wrong()) {
             return Some(format!(
-                "the clock of this machine and the one of the database differ by {} s: set both by NTP",
-                skew.as_secs()
+                "the clock of this machine and the time of the nodes and the database differ by {} s: set it by NTP",
+                clocks.node_ahead.abs() / 1000
             ));
         }
         // Anyone may read this. The log has the cause.
@@ -138,16 +131,6 @@ impl State {
         let outages = self.meters.outages(kind);
         if outages.fails.swap(false, Ordering::Relaxed) && outages.is_logged.swap(false, Ordering::Relaxed) {
             tracing::warn!(calls = ?kind, "the database answers again");
-        }
-    }
-
-    pub(super) fn note_clock(&self, skew: Duration) {
-        let before = self.meters.clock_skew.swap(skew.as_secs(), Ordering::Relaxed);
-        if before <= REPORTED_SKEW.as_secs() && skew > REPORTED_SKEW {
-            tracing::warn!(
-                seconds = skew.as_secs(),
-                "the clock of this machine differs from the one of the database: set both by NTP"
-            );
         }
     }
 

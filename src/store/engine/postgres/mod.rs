@@ -22,6 +22,7 @@ mod fetch;
 mod hosts;
 mod load;
 mod meters;
+mod node_clock;
 mod poll;
 mod queue;
 mod rows;
@@ -50,11 +51,12 @@ use self::faulty_tables::FaultyTables;
 use self::fetch::Fetch;
 pub use self::load::DatabaseLoad;
 use self::meters::{CallKind, Meters};
+use self::node_clock::NodeClock;
 use self::queue::{Queue, queue};
 use self::transaction::{ReadResult, RepeatedRead};
 use super::Snapshot;
 use super::writer::Job;
-use crate::clock::uptime;
+use crate::clock::{SharedClock, uptime};
 use crate::store::catalog_use::UsedClients;
 use crate::store::failure_log::FailureLog;
 use crate::store::{Address, CatalogReader, OpenError, Options, StoreError};
@@ -91,6 +93,8 @@ struct State {
     meters: Meters,
     failure_log: FailureLog,
     unknown_log: FailureLog,
+    clock: Arc<SharedClock>,
+    node_clock: NodeClock,
 }
 
 impl Postgres {
@@ -120,6 +124,8 @@ impl Postgres {
             meters: Meters::default(),
             failure_log: FailureLog::default(),
             unknown_log: FailureLog::default(),
+            clock: Arc::default(),
+            node_clock: NodeClock::default(),
         });
         let store = Self {
             runtime: Mutex::new(Some(runtime)),
@@ -141,6 +147,11 @@ impl Postgres {
             .handle
             .spawn(poll::run(connection(), Arc::clone(&store.state)));
         Ok(store)
+    }
+
+    /// The clock of this machine, corrected to the time that the nodes share.
+    pub(in crate::store) fn clock(&self) -> Arc<SharedClock> {
+        Arc::clone(&self.state.clock)
     }
 
     /// Runs a future on the store's thread and waits for it. Any thread may call this.

@@ -1,4 +1,5 @@
-//! Asks the database twice a second which catalog is the newest, and what time it is.
+//! Asks the database twice a second which catalog is the newest, and what time it is. Every second time, it also stores
+//! that this node lives.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,22 +12,27 @@ use super::connection::Connection;
 use super::errors::CallError;
 use super::fetch::FetchBatch;
 use super::meters::CallKind;
+use super::node_clock::ClockAnswer;
 use super::sql;
 use crate::clock::{Clock, uptime};
 use crate::store::StoreError;
 
 const INTERVAL: Duration = Duration::from_millis(500);
-const TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(3);
 /// After so many polls the results of old batches and old changes of the catalog are removed.
 const POLLS_PER_CLEANUP: u32 = 120;
+const POLLS_PER_BEAT: u32 = 2;
 
 /// Polls as long as the store is open.
 pub(super) async fn run(mut connection: Connection, state: Arc<State>) {
     let mut probe: Option<JoinHandle<()>> = None;
     for count in 0_u32.. {
-        match poll(&mut connection, &state).await {
-            Ok(clock) => state.note_clock(skew(clock)),
-            Err(error) => state.note_failure(CallKind::Fetch, &error),
+        if let Err(error) = poll(&mut connection, &state).await {
+            state.note_failure(CallKind::Fetch, &error);
+        } else if count % POLLS_PER_BEAT == 0
+            && let Err(failure) = state.beat(&mut connection).await
+        {
+            state.note_failure(CallKind::Fetch, &failure.into_error());
         }
         if count % POLLS_PER_CLEANUP == 0 {
             let deadline = Instant::now() + TIMEOUT;
@@ -42,21 +48,20 @@ pub(super) async fn run(mut connection: Connection, state: Arc<State>) {
     }
 }
 
-/// Returns the time of the database, in microseconds since the epoch.
-async fn poll(connection: &mut Connection, state: &State) -> Result<i64, StoreError> {
+/// Asks once, and compares the clocks.
+pub(super) async fn poll(connection: &mut Connection, state: &State) -> Result<(), StoreError> {
     let batch = FetchBatch::new(std::iter::empty());
-    let asked_at = uptime();
+    let (asked_at, own_time) = (uptime(), Clock::System.since_epoch());
     let rows = batch.send(connection, state, Instant::now() + TIMEOUT).await;
     let rows = rows.map_err(CallError::into_error)?;
     let database = FetchBatch::database_state(&rows).ok_or(StoreError::NotSetUp)?;
     state.note_answer(CallKind::Fetch);
+    state.note_clock(&ClockAnswer {
+        database: database.clock,
+        asked_at: own_time,
+        took: uptime().saturating_sub(asked_at),
+    });
     state
         .catch_up(database.generation, &database.changes, asked_at, state.deadline())
-        .await?;
-    Ok(database.clock)
-}
-
-fn skew(clock: i64) -> Duration {
-    let theirs = Duration::from_micros(u64::try_from(clock).unwrap_or_default());
-    Clock::System.since_epoch().abs_diff(theirs)
+        .await
 }

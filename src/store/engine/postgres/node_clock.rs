@@ -1,0 +1,288 @@
+//! The time that the nodes and their database share.
+//!
+//! Each node measures by how much its clock is ahead of the database's, and stores that with its heartbeat. The time is the
+//! median of the database's clock and those of all live nodes. So no single clock can be wrong for all, not even the
+//! database's. With one node and one database, nothing tells which of two clocks is right, and the node uses its own.
+
+use std::cmp::Ordering;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio_postgres::types::{ToSql, Type};
+use uuid::Uuid;
+
+use super::connection::Connection;
+use super::errors::CallError;
+use super::poll::{TIMEOUT, poll};
+use super::{Postgres, State, sql};
+use crate::store::clock_state::{LARGEST_DIFFERENCE, REPORTED_DIFFERENCE};
+use crate::store::{ClockState, StoreError};
+
+/// How long a measurement may be kept because later ones took longer, and so are less exact.
+const MEASUREMENT_LIFETIME: Duration = Duration::from_secs(10);
+
+/// What this node knows of the clocks.
+#[derive(Default)]
+pub(super) struct NodeClock {
+    /// The name of this node, if it is one: a command is none.
+    node: OnceLock<Uuid>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    own: Option<Measurement>,
+    /// By how many milliseconds the clock of each other live node is ahead of the database's.
+    others: Option<Vec<i64>>,
+    state: Option<ClockState>,
+}
+
+/// A comparison of this machine's clock with the database's.
+#[derive(Clone, Copy)]
+struct Measurement {
+    /// By how many milliseconds this machine's clock is ahead.
+    ahead: i64,
+    /// How long the question took. The result is wrong by half of it at most.
+    took: Duration,
+    made_at: Instant,
+}
+
+impl Measurement {
+    /// The more exact one of two measurements, unless the clock was set between them.
+    fn better(self, earlier: Option<Self>) -> Self {
+        let uncertainty = i64::try_from(self.took.as_millis()).unwrap_or(i64::MAX) / 2;
+        let is_usable = |earlier: &Self| {
+            earlier.took < self.took
+                && earlier.made_at.elapsed() < MEASUREMENT_LIFETIME
+                && (earlier.ahead - self.ahead).abs() <= uncertainty
+        };
+        earlier.filter(is_usable).unwrap_or(self)
+    }
+}
+
+/// An answer of the database to the question what time it is.
+pub(super) struct ClockAnswer {
+    /// In microseconds since the epoch.
+    pub(super) database: i64,
+    /// The time of this machine when it was asked, and how long the answer took.
+    pub(super) asked_at: Duration,
+    pub(super) took: Duration,
+}
+
+impl ClockAnswer {
+    fn measurement(&self) -> Measurement {
+        let middle = (self.asked_at + self.took / 2).as_micros();
+        let ahead = i64::try_from(middle).unwrap_or(i64::MAX) - self.database;
+        Measurement {
+            ahead: ahead / 1000,
+            took: self.took,
+            made_at: Instant::now(),
+        }
+    }
+}
+
+impl NodeClock {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the clocks are like. `None` before the first comparison.
+    pub(super) fn state(&self) -> Option<ClockState> {
+        self.known().state
+    }
+
+    /// Whether this node knows the time well enough to answer by it.
+    pub(super) fn knows_time(&self) -> bool {
+        match self.state() {
+            Some(state) => !state.is_node_wrong(),
+            None => self.node.get().is_none(),
+        }
+    }
+}
+
+impl State {
+    /// Compares the clocks again after an answer of the database.
+    pub(super) fn note_clock(&self, answer: &ClockAnswer) {
+        let mut known = self.node_clock.known();
+        let own = answer.measurement().better(known.own);
+        known.own = Some(own);
+        self.judge(&mut known);
+    }
+
+    /// Stores this node's measurement, and reads those of the others.
+    pub(super) async fn beat(&self, connection: &mut Connection) -> Result<(), CallError> {
+        let node = self
+            .node_clock
+            .node
+            .get()
+            .map(Uuid::as_bytes)
+            .map(<[u8; 16]>::as_slice);
+        let Some(own) = self.node_clock.known().own else {
+            return Ok(());
+        };
+        let deadline = Instant::now() + TIMEOUT;
+        let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&node, Type::BYTEA), (&own.ahead, Type::INT8)];
+        let rows = connection.call(sql::BEAT, &parameters, deadline).await?;
+        let others = rows.iter().filter(|row| row.get::<_, Option<&[u8]>>(0) != node);
+        let mut known = self.node_clock.known();
+        known.others = Some(others.map(|row| row.get(1)).collect());
+        self.judge(&mut known);
+        Ok(())
+    }
+
+    fn judge(&self, known: &mut Known) {
+        let (Some(own), Some(others)) = (known.own, &known.others) else {
+            return;
+        };
+        let mut clocks = vec![0];
+        clocks.extend(others);
+        if self.node_clock.node.get().is_some() {
+            clocks.push(own.ahead);
+        }
+        let state = ClockState::of(own.ahead, shared_time(clocks));
+        self.clock.correct(state.correction());
+        let before = known.state.replace(state);
+        log_change(before.unwrap_or_default(), state);
+    }
+}
+
+/// By how many milliseconds the time is ahead of the database's clock, given the same of each clock. `None` if nothing
+/// tells which clock is right.
+fn shared_time(mut clocks: Vec<i64>) -> Option<i64> {
+    clocks.sort_unstable();
+    let lower = *clocks.get(clocks.len().checked_sub(1)? / 2)?;
+    let upper = *clocks.get(clocks.len() / 2)?;
+    if upper - lower <= LARGEST_DIFFERENCE {
+        return (clocks.len() > 2).then_some(lower + (upper - lower) / 2);
+    }
+    let agreeing = |time: i64| {
+        let agrees = |clock: &&i64| (**clock - time).abs() <= LARGEST_DIFFERENCE;
+        clocks.iter().filter(agrees).count()
+    };
+    match agreeing(lower).cmp(&agreeing(upper)) {
+        Ordering::Less => Some(upper),
+        Ordering::Equal => None,
+        Ordering::Greater => Some(lower),
+    }
+}
+
+fn log_change(before: ClockState, now: ClockState) {
+    let exceeds = |millis: i64| millis.abs() > REPORTED_DIFFERENCE;
+    if exceeds(now.node_ahead) && !exceeds(before.node_ahead) {
+        let (milliseconds, is_decided) = (now.node_ahead, now.is_decided);
+        if is_decided {
+            tracing::warn!(
+                milliseconds,
+                "the clock of this machine is ahead of the time of the nodes and the database by so much: set it by NTP"
+            );
+        } else {
+            tracing::warn!(
+                milliseconds,
+                "the clock of this machine is ahead of the one of the database by so much, and nothing tells which is right: set both by NTP"
+            );
+        }
+    }
+    if exceeds(now.database_ahead) && !exceeds(before.database_ahead) {
+        tracing::warn!(
+            milliseconds = now.database_ahead,
+            "the clock of the database is ahead of the time of the nodes by so much: set it by NTP"
+        );
+    }
+}
+
+impl ClockState {
+    /// `own` and `time` are how far this machine's clock and the time are ahead of the database's clock.
+    fn of(own: i64, time: Option<i64>) -> Self {
+        let shared = time.unwrap_or_default();
+        Self {
+            node_ahead: own - shared,
+            database_ahead: -shared,
+            is_decided: time.is_some(),
+        }
+    }
+
+    fn correction(self) -> i64 {
+        if self.is_decided { -self.node_ahead } else { 0 }
+    }
+}
+
+impl Postgres {
+    /// Makes this process one of the nodes, whose clock counts. Blocks until the clocks are compared.
+    pub(in crate::store) fn announce(&self, node: Uuid) -> Result<(), StoreError> {
+        let _ = self.state.node_clock.node.set(node);
+        self.wait_for(|state| async move {
+            let mut connection = Connection::new(state.settings.clone());
+            poll(&mut connection, &state).await?;
+            state.beat(&mut connection).await.map_err(CallError::into_error)
+        })
+    }
+
+    pub(in crate::store) fn knows_time(&self) -> bool {
+        self.state.node_clock.knows_time()
+    }
+
+    pub(in crate::store) fn clock_state(&self) -> Option<ClockState> {
+        self.state.node_clock.state()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOURS: i64 = 7_200_000;
+
+    fn time(others: &[i64]) -> Option<i64> {
+        shared_time([&[0], others].concat())
+    }
+
+    #[test]
+    fn the_median_of_the_clocks_is_the_time() {
+        assert_eq!(time(&[2, 5]), Some(2));
+        assert_eq!(time(&[30, 10, 20]), Some(15));
+        assert_eq!(time(&[0, HOURS]), Some(0));
+        assert_eq!(time(&[-HOURS, 3, 0]), Some(0));
+        assert_eq!(time(&[-HOURS, HOURS, 7]), Some(3));
+    }
+
+    #[test]
+    fn a_database_that_is_wrong_is_outvoted() {
+        assert_eq!(time(&[-HOURS; 2]), Some(-HOURS));
+        assert_eq!(time(&[-HOURS, -HOURS, -HOURS - 4]), Some(-HOURS));
+        let state = ClockState::of(-HOURS + 3, time(&[-HOURS + 3, -HOURS]));
+        assert_eq!((state.database_ahead, state.node_ahead), (HOURS, 3));
+        assert!(!state.is_node_wrong());
+        assert_eq!(state.correction(), -3);
+    }
+
+    #[test]
+    fn of_two_middle_clocks_that_differ_the_one_with_more_company_is_right() {
+        assert_eq!(time(&[1, HOURS, 2 * HOURS]), Some(1));
+        assert_eq!(time(&[-HOURS, -HOURS + 1, 20_000]), Some(-HOURS + 1));
+        assert_eq!(time(&[1, HOURS, HOURS]), None, "two against two");
+    }
+
+    #[test]
+    fn of_two_clocks_neither_is_believed() {
+        for own in [3, HOURS, -HOURS] {
+            assert_eq!(time(&[own]), None);
+            let state = ClockState::of(own, None);
+            assert!(!state.is_node_wrong() && state.correction() == 0);
+        }
+        assert_eq!(time(&[]), None);
+    }
+
+    #[test]
+    fn a_slow_answer_does_not_replace_a_quick_one_unless_the_clock_was_set() {
+        let measured = |ahead, took| Measurement {
+            ahead,
+            took: Duration::from_millis(took),
+            made_at: Instant::now(),
+        };
+        let quick = measured(10, 2);
+        assert_eq!(measured(400, 1000).better(Some(quick)).ahead, 10);
+        assert_eq!(measured(20_000, 1000).better(Some(quick)).ahead, 20_000);
+        assert_eq!(measured(11, 1).better(Some(quick)).ahead, 11);
+        assert_eq!(quick.better(None).ahead, 10);
+    }
+}
