@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::clock::{EARLIEST, Timestamp};
+use crate::clock::{Arrival, EARLIEST, Timestamp};
 use crate::oauth::client::{Client, RefreshPolicy};
 use crate::oauth::code::Authorization;
 use crate::oauth::confirmation::{Confirmation, check_grant};
@@ -29,7 +29,7 @@ use crate::secret::{Digest, Lineage};
 
 /// A stored refresh family. Every refresh reads and writes one, so the names in the row are short. A refresh does not
 /// make the row longer, because a longer row could split a full page of the store. Only the first refresh with a DPoP
-/// proof does, if the family began without one.
+/// proof does, if the family began without one, and the first one after a release without `last_use_ms`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RefreshFamily {
     /// What was granted, to whom, by whom.
@@ -50,6 +50,9 @@ pub struct RefreshFamily {
     /// When the family began or was last refreshed. A retry does not count.
     #[serde(rename = "use")]
     pub last_used_at: Timestamp,
+    /// The same time in milliseconds since the epoch; 0 if an earlier release wrote the row.
+    #[serde(default, rename = "ms", skip_serializing_if = "is_unknown")]
+    last_use_ms: u64,
     /// The number of the key that the newest token is derived from.
     pub key: u32,
     /// The generation of the newest token.
@@ -77,6 +80,11 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_unknown(millis: &u64) -> bool {
+    *millis == 0
+}
+
 /// The result of presenting a refresh token. The response contains the newest token of the family.
 pub enum Refresh {
     /// The token is valid: the updated family.
@@ -85,6 +93,8 @@ pub enum Refresh {
     Repeated(Box<RefreshFamily>),
     /// The token had been replaced: the revoked family.
     Replayed(Box<RefreshFamily>),
+    /// The token was replaced while the request waited. The family does not change.
+    Overtaken,
     /// The token is not valid. The family does not change.
     Refused(Refusal),
 }
@@ -102,6 +112,8 @@ pub struct RefreshContext<'a> {
     pub key: u32,
     /// What the request has shown to hold.
     pub shown: Option<&'a Confirmation>,
+    /// When the request came.
+    pub arrival: Arrival,
 }
 
 /// A change of the session that a family is bound to.
@@ -141,6 +153,7 @@ impl RefreshFamily {
             expires_at: expiry(client, lifetimes, now, now),
             revoked_at: None,
             last_used_at: now,
+            last_use_ms: now.seconds().saturating_mul(1000),
             key: first.key,
             generation: first.generation,
             newest_was_used: false,
@@ -236,9 +249,32 @@ impl RefreshFamily {
         !is_ahead && now <= self.last_used_at + retry_window
     }
 
+    /// Whether the family was last refreshed after the request may have come. A node may have been paused, or may wait for
+    /// the keys of a client, while the client repeats its request elsewhere and goes on with the successor. Then the old
+    /// token in the first request is no replay. A thief gains nothing: the request gets no token, and the next one with
+    /// this token is a replay.
+    fn has_overtaken(&self, arrival: Arrival) -> bool {
+        let last_use = match self.last_use_ms {
+            0 => Duration::from_secs(self.last_used_at.seconds()),
+            millis => Duration::from_millis(millis),
+        };
+        // Stored times have no smaller parts.
+        Duration::from_millis(in_millis(arrival.earliest)) < last_use
+    }
+
+    /// The result of a token that only a former holder can have, unless its request was overtaken.
+    fn replayed(mut self, arrival: Arrival) -> Refresh {
+        if self.has_overtaken(arrival) {
+            return Refresh::Overtaken;
+        }
+        self.revoke(arrival.now());
+        Refresh::Replayed(Box::new(self))
+    }
+
     /// Checks a presented token and updates the family.
     #[must_use]
-    pub fn refresh(mut self, token: &RefreshTokenId, context: RefreshContext<'_>, now: Timestamp) -> Refresh {
+    pub fn refresh(mut self, token: &RefreshTokenId, context: RefreshContext<'_>) -> Refresh {
+        let now = context.arrival.now();
         let state = self.state_of(token, context.retry_window, now);
         if state == TokenState::Unknown {
             return Refresh::Refused(UNKNOWN);
@@ -262,17 +298,13 @@ impl RefreshFamily {
         if let Err(refusal) = check_grant(self.authorization.bound_to.as_ref(), context.shown) {
             // A token that was issued before the binding: somebody else may have bound the family.
             if token.generation < self.bound_from {
-                self.revoke(now);
-                return Refresh::Replayed(Box::new(self));
+                return self.replayed(context.arrival);
             }
             return Refresh::Refused(refusal);
         }
         let binds = context.client.is_public() && self.authorization.bound_to.is_none();
         match (state, context.client.refresh_policy) {
-            (TokenState::Replaced | TokenState::Unknown, _) => {
-                self.revoke(now);
-                return Refresh::Replayed(Box::new(self));
-            }
+            (TokenState::Replaced | TokenState::Unknown, _) => return self.replayed(context.arrival),
             (TokenState::Predecessor, _) if binds && context.shown.is_some() => {
                 return Refresh::Refused(Refusal::invalid_grant(
                     "this refresh_token was first used without a DPoP proof or a certificate; send the retry as the first request was sent",
@@ -296,6 +328,7 @@ impl RefreshFamily {
             self.bound_from = self.generation;
         }
         self.last_used_at = now;
+        self.last_use_ms = in_millis(context.arrival.read_at);
         self.prolong(context, now);
         Refresh::Granted(Box::new(self))
     }
@@ -335,8 +368,18 @@ pub fn narrowed_scope(granted: &Scope, asked: Option<&Scope>, allowed: &Scope) -
 pub const REPLAYED: Refusal =
     Refusal::invalid_grant("refresh_token was used before; its family has been revoked");
 
+/// The answer to a request that was overtaken by the use of the token's successor.
+pub const OVERTAKEN: Refusal = Refusal::new(
+    ErrorCode::TemporarilyUnavailable,
+    "this request waited while the client went on with a newer refresh_token; use that one",
+);
+
 /// The refusal for a token that names no family, or the wrong one.
 pub const UNKNOWN: Refusal = Refusal::invalid_grant("refresh_token is unknown or has expired");
+
+fn in_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
 
 fn expiry(client: &Client, lifetimes: &Lifetimes, created_at: Timestamp, now: Timestamp) -> Timestamp {
     let lifetime = client.refresh_token_lifetime.map(Duration::from);

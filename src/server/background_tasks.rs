@@ -11,7 +11,7 @@ use super::StartError;
 use super::clock_guard::ClockGuard;
 use super::{acme_task, backup_schedule, node_digests, return_memory};
 use crate::app::App;
-use crate::clock::{Clock, Timestamp, uptime};
+use crate::clock::{BEAT_INTERVAL, Clock, SharedClock, Timestamp, uptime};
 use crate::config::{Config, Tls};
 use crate::data_dir::disk::RESERVE;
 use crate::flow::{Core, clock_watermark, lease, rotate_keys, sweep};
@@ -69,6 +69,9 @@ pub(crate) fn start(
         node_digests::name_of(config),
         digests,
     ));
+    if let Clock::Shared(clock) = app.core.clock.clone() {
+        tasks.spawn(beat(clock));
+    }
     tasks.spawn(return_memory::run());
     tasks.spawn(watch_themes(Arc::clone(app)));
     tasks.spawn(refresh_upstreams(Arc::clone(app)));
@@ -109,6 +112,14 @@ async fn reload(tls: Option<Acceptor>, mut hangup: Signal, clock: Clock, order_r
             }
         }
         notify::ready();
+    }
+}
+
+/// Lets the clock notice when this process stands still.
+async fn beat(clock: Arc<SharedClock>) {
+    loop {
+        clock.beat();
+        tokio::time::sleep(BEAT_INTERVAL).await;
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, Throughput};
-use idsvc::clock::{Clock, Timestamp};
+use idsvc::clock::{Arrival, Clock, Timestamp};
 use idsvc::config::Sources;
 use idsvc::config::resolve::resolve_settings;
 use idsvc::flow::token::authorization_code::redeem_code;
@@ -217,10 +217,10 @@ impl Bench {
             let tasks: Vec<_> = tokens
                 .into_iter()
                 .map(|mut token| {
-                    let (core, client, now) = (Arc::clone(&self.core), self.client.clone(), self.now);
+                    let (core, client) = (Arc::clone(&self.core), self.client.clone());
                     tokio::spawn(async move {
                         for _ in 0..rounds {
-                            token = refresh_once(&core, &client, &token, now)
+                            token = refresh_once(&core, &client, &token, core.clock.arrival())
                                 .await
                                 .refresh_token
                                 .unwrap();
@@ -253,10 +253,10 @@ async fn refresh_once(
     core: &Core,
     client: &AuthenticatedClient,
     token: &str,
-    now: Timestamp,
+    arrival: Arrival,
 ) -> TokenResponse {
     let presented = PresentedRefreshToken::parse(token).unwrap();
-    rotate_refresh_token(core, client, presented, None, Resources::new(), None, now)
+    rotate_refresh_token(core, client, presented, None, Resources::new(), None, arrival)
         .await
         .unwrap()
 }
@@ -353,7 +353,7 @@ fn redemption(criterion: &mut Criterion, bench: &Bench) {
                                 (Arc::clone(&bench.core), bench.client.clone(), bench.now);
                             tokio::spawn(async move {
                                 let exchange = CodeExchange::parse(&code, Some(REDIRECT_URI), None).unwrap();
-                                redeem_code(&core, &client, exchange, Resources::new(), None, now)
+                                redeem_code(&core, &client, exchange, Resources::new(), None, arrival)
                                     .await
                                     .unwrap()
                             })

@@ -1,10 +1,10 @@
 //! A node that stops in the middle of requests and goes on later, as a paused virtual machine does.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::harness::fault_proxy::{Fault, FaultProxy};
-use crate::harness::kiosk::{ALL_GRANTS, Kiosk, OWN_TOKEN};
+use crate::harness::kiosk::{ALL_GRANTS, Kiosk, OWN_TOKEN, is_ready};
 use crate::harness::nodes::{serve, set_up, until};
 use crate::harness::postgres::Cluster;
 use crate::harness::process::Running;
@@ -100,4 +100,55 @@ fn a_node_that_was_stopped_ends_no_family_and_lets_no_disabled_client_in() {
             newest.unwrap_or_else(|refusal| panic!("family {number}: {refusal:?}"));
         }
     });
+}
+
+/// Also the requests that came while it stopped: nothing tells the node when.
+#[test]
+fn a_node_that_stops_for_seconds_ends_no_family_whose_client_went_on_at_another_node() {
+    let cluster = Cluster::shared();
+    let database = cluster.database("short-pause");
+    let proxy = FaultProxy::start(cluster.port());
+    let slow = database.url_at(&proxy.address()) + "?sslmode=disable";
+    let nodes = set_up(&[&slow, &database.url()], &[]);
+    let kiosk = Kiosk::register(&nodes[1]);
+    let running = serve(&nodes);
+    let (paused, other) = (&running[0], &running[1]);
+    for pause in [Duration::from_millis(2500), Duration::from_millis(4500)] {
+        let tokens: Vec<_> = (0..FAMILIES).map(|_| kiosk.enter(other).unwrap()).collect();
+        let (before, during) = tokens.split_at(FAMILIES / 2);
+        proxy.set(Fault::Delay(DELAY));
+        thread::scope(|scope| {
+            let ask = |token: &String| {
+                thread::sleep(BETWEEN);
+                let (kiosk, token) = (&kiosk, token.clone());
+                scope.spawn(move || {
+                    let form = [("grant_type", "refresh_token"), ("refresh_token", &*token)];
+                    kiosk.ask(paused, "/oauth2/token", &form).unwrap()
+                })
+            };
+            let mut asked: Vec<_> = before.iter().map(ask).collect();
+            paused.signal("STOP");
+            let begun = Instant::now();
+            asked.extend(during.iter().map(ask));
+            let retry = |token: &String| Retried::at(other, &kiosk, token, true);
+            let retried: Vec<_> = tokens.iter().map(retry).collect();
+            assert!(begun.elapsed() < pause, "{:?}", begun.elapsed());
+            thread::sleep(pause.saturating_sub(begun.elapsed()));
+            proxy.set(Fault::None);
+            paused.signal("CONT");
+            for asked in asked {
+                let answer = asked.join().unwrap();
+                assert!([200, 503].contains(&answer.status), "{answer:?}");
+            }
+            for retried in &retried {
+                let newest = kiosk.refresh(other, &retried.newest);
+                newest.unwrap_or_else(|refusal| panic!("after {pause:?}: {refusal:?}"));
+            }
+            // A token that was replaced long ago is a replay as ever.
+            until(|| is_ready(paused));
+            thread::sleep(Duration::from_secs(3));
+            let replay = kiosk.refresh(paused, &retried[0].successor).unwrap_err();
+            assert_eq!(replay.json()["error"], "invalid_grant");
+        });
+    }
 }

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use crate::clock::Timestamp;
+use crate::clock::{Arrival, Timestamp};
 use crate::flow::grant_policy::{has_ended, read_family};
 use crate::flow::token::refresh_token;
 use crate::flow::users::end_sessions_and_families;
@@ -53,8 +53,9 @@ pub(super) async fn verify(
     client: &AuthenticatedClient,
     token: &str,
     possession: Option<Possession>,
-    now: Timestamp,
+    arrival: Arrival,
 ) -> Result<AnonymousProof, FlowError> {
+    let now = arrival.now();
     let grant_policy = core.grant_policy();
     grant_policy.check_grant(client, GrantType::RefreshToken)?;
     let token = PresentedRefreshToken::parse(token).map_err(|_| refresh::UNKNOWN)?;
@@ -77,10 +78,12 @@ pub(super) async fn verify(
             retry_window: policy.refresh_retry_window,
             key,
             shown: shown.as_ref(),
+            arrival,
         };
-        let mut family = match family.refresh(&token, context, now) {
+        let mut family = match family.refresh(&token, context) {
             Refresh::Granted(family) | Refresh::Repeated(family) => family,
             Refresh::Replayed(family) => return Ok(Presented::Replayed(family)),
+            Refresh::Overtaken => return Err(refresh::OVERTAKEN.into()),
             Refresh::Refused(refusal) => return Err(refusal.into()),
         };
         let (user, _) = refresh_token::admit(&grant_policy, snapshot, &bearer, &mut family)?;

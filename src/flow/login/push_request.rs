@@ -10,7 +10,7 @@ use url::Url;
 use super::anonymous_upgrade;
 use super::read_request::{ReadAuthorization, read_request};
 use super::sealed;
-use crate::clock::Timestamp;
+use crate::clock::{Arrival, Timestamp};
 use crate::flow::{Core, Failure, FlowError, replay};
 use crate::oauth::access_token::hour_of;
 use crate::oauth::anonymous;
@@ -44,8 +44,9 @@ pub async fn push_request(
     proof: Option<&DpopProof>,
     certificate: Option<&ClientCertificate>,
     admit: impl FnOnce(&Url) -> Result<(), Failure>,
-    now: Timestamp,
+    arrival: Arrival,
 ) -> Result<PushedResponse, FlowError> {
+    let now = arrival.now();
     if parameters.get("request_uri").is_some() {
         let problem = "request_uri is for the authorization endpoint (RFC 9126 section 2.1)";
         return Err(Refusal::invalid_request(problem).into());
@@ -73,7 +74,7 @@ pub async fn push_request(
     request.dpop_jkt = pushed_key(request.dpop_jkt, proof)?;
     if let Some(token) = anonymous_refresh_token {
         let shown = Possession::of_request(client, proof.cloned(), certificate)?;
-        let verified = anonymous_upgrade::verify(core, client, &token, shown, now).await;
+        let verified = anonymous_upgrade::verify(core, client, &token, shown, arrival).await;
         let verified = verified.inspect_err(|error| replay::record_refusal(error, &client.client_id));
         request.anonymous = Some(verified?);
     }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::check_length::ProposedGrant;
 use super::issue::{ApprovedGrant, Granted, TokenIssuer, issue_tokens};
-use crate::clock::Timestamp;
+use crate::clock::Arrival;
 use crate::flow::client_lookup::record_use;
 use crate::flow::grant_policy::GrantPolicy;
 use crate::flow::login::session::find_unended;
@@ -93,8 +93,9 @@ pub async fn rotate_refresh_token(
     scope: Option<Scope>,
     resources: Resources,
     possession: Option<Possession>,
-    now: Timestamp,
+    arrival: Arrival,
 ) -> Result<TokenResponse, FlowError> {
+    let now = arrival.now();
     let grant_policy = core.grant_policy();
     debug_assert!(
         client.may_use(GrantType::RefreshToken),
@@ -123,14 +124,16 @@ pub async fn rotate_refresh_token(
                 retry_window: policy.refresh_retry_window,
                 key,
                 shown: shown.as_ref(),
+                arrival,
             };
-            let (mut family, is_retry) = match family.refresh(&token, context, now) {
+            let (mut family, is_retry) = match family.refresh(&token, context) {
                 Refresh::Granted(family) => (family, false),
                 Refresh::Repeated(family) => (family, true),
                 Refresh::Replayed(family) => {
                     FAMILIES.put(tx, &id, &family)?;
                     return Ok(RefreshResult::Replayed);
                 }
+                Refresh::Overtaken => return Err(refresh::OVERTAKEN.into()),
                 Refresh::Refused(refusal) => return Err(refusal.into()),
             };
             let granted = &family.authorization.scope;

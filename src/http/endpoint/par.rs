@@ -20,6 +20,7 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
     let admit = |url: &Url| context.charge_fetch(url);
     let certificate = context.shown.certificate.as_deref();
     let proof = proof.as_ref();
-    let pushed = push_request(core, &client, &parameters, proof, certificate, admit, context.now).await?;
+    let arrival = context.arrival;
+    let pushed = push_request(core, &client, &parameters, proof, certificate, admit, arrival).await?;
     Ok(response::no_store(response::json(StatusCode::CREATED, &pushed)))
 }

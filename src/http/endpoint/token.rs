@@ -106,7 +106,7 @@ pub(super) async fn issue(
             redeem_code(core, client, exchange, resources, possession, now).await
         }
         TokenRequest::RefreshToken { token, scope } => {
-            rotate_refresh_token(core, client, token, scope, resources, possession, now).await
+            rotate_refresh_token(core, client, token, scope, resources, possession, context.arrival).await
         }
         TokenRequest::ClientCredentials { scope } => {
             issue_client_token(core, client, scope.as_ref(), &resources, possession, now).await

@@ -71,8 +71,35 @@ fn present_as(
         retry_window: WINDOW,
         key,
         shown: None,
+        arrival: at(now),
     };
-    family.clone().refresh(token, context, now)
+    family.clone().refresh(token, context)
+}
+
+fn at(now: Timestamp) -> Arrival {
+    let read_at = Duration::from_secs(now.seconds());
+    Arrival {
+        read_at,
+        earliest: read_at,
+    }
+}
+
+/// A token in a request that may have waited for so many milliseconds.
+fn present_after(waited: u64, family: &RefreshFamily, token: &RefreshTokenId, now: Timestamp) -> Refresh {
+    let web = client("web", RefreshPolicy::Rotate);
+    let arrival = Arrival {
+        earliest: at(now).read_at - Duration::from_millis(waited),
+        ..at(now)
+    };
+    let context = RefreshContext {
+        client: &web,
+        lifetimes: &lifetimes(),
+        retry_window: WINDOW,
+        key: 1,
+        shown: None,
+        arrival,
+    };
+    family.clone().refresh(token, context)
 }
 
 fn present(family: &RefreshFamily, token: &RefreshTokenId, now: Timestamp) -> Refresh {
@@ -124,6 +151,48 @@ fn no_refresh_makes_the_row_longer() {
             assert_eq!(row(&family).len(), length);
         }
     }
+}
+
+#[test]
+fn a_request_that_came_before_the_successor_was_used_is_no_replay() {
+    let (family, first) = start();
+    let (family, second) = granted(present(&family, &first, START), &first);
+    let (family, third) = granted(present(&family, &second, START + SECOND), &second);
+    let now = START + SECOND * 3;
+    for waited in [2001, 60_000] {
+        let late = present_after(waited, &family, &first, now);
+        assert!(matches!(late, Refresh::Overtaken), "{waited}");
+    }
+    for waited in [0, 2000] {
+        let replay = present_after(waited, &family, &first, now);
+        assert!(matches!(replay, Refresh::Replayed(_)), "{waited}");
+    }
+    // The newest token and a retry count as ever.
+    let (family, _) = granted(present_after(60_000, &family, &third, now), &third);
+    repeated(present_after(60_000, &family, &third, now), &third);
+    assert!(matches!(
+        present_after(2001, &family, &second, now + SECOND * 2),
+        Refresh::Overtaken
+    ));
+}
+
+#[test]
+fn a_row_of_an_earlier_release_knows_the_second_of_its_last_use() {
+    let (family, first) = start();
+    let (family, second) = granted(present(&family, &first, START), &first);
+    let (mut family, _) = granted(present(&family, &second, START + SECOND), &second);
+    family.last_use_ms = 0;
+    let row = rmp_serde::to_vec_named(&family).unwrap();
+    let family: RefreshFamily = rmp_serde::from_slice(&row).unwrap();
+    let now = START + SECOND * 2;
+    assert!(matches!(
+        present_after(1001, &family, &first, now),
+        Refresh::Overtaken
+    ));
+    assert!(matches!(
+        present_after(1000, &family, &first, now),
+        Refresh::Replayed(_)
+    ));
 }
 
 #[test]
@@ -319,6 +388,7 @@ proptest! {
                     family = *next;
                 }
                 Refresh::Refused(_) => prop_assert!(was_revoked),
+                Refresh::Overtaken => prop_assert!(false, "no request waits"),
             }
             let texts: BTreeSet<_> = tokens.iter().map(text).collect();
             prop_assert_eq!(texts.len(), tokens.len());
