@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::clock::Timestamp;
+use crate::clock::{Arrival, Timestamp};
 use crate::identity::{AuthenticationMethod, SecondFactor, UpstreamToken};
 use crate::oauth::client::Client;
 use crate::oauth::confirmation::{Confirmation, check_grant};
-use crate::oauth::error::Refusal;
+use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::pkce::{CodeChallenge, check_verifier};
 use crate::oauth::redirect_uri::MatchedRedirectUri;
@@ -134,6 +134,25 @@ impl CodeExchange {
             code_verifier: code_verifier.map(ToOwned::to_owned),
         })
     }
+}
+
+/// Two requests with one code that come within this time are a race. One of them may be a thief's.
+const LONGEST_RACE: Duration = Duration::from_secs(1);
+
+/// The answer to a request that was overtaken by another one with the same code.
+pub const OVERTAKEN: Refusal = Refusal::new(
+    ErrorCode::TemporarilyUnavailable,
+    "this request waited while the code was redeemed by another one; use the answer of that one",
+);
+
+/// Whether a code was redeemed for `family` after this request with it may have come. Its client may have repeated it at
+/// another node, if this one was paused. Then it is no replay, and gets no tokens.
+pub fn has_overtaken(family: Uuid, arrival: Arrival) -> bool {
+    let redeemed_at = family.get_timestamp().map(|drawn_at| {
+        let (seconds, nanos) = drawn_at.to_unix();
+        Duration::new(seconds, nanos)
+    });
+    redeemed_at.is_some_and(|redeemed_at| arrival.earliest + LONGEST_RACE < redeemed_at)
 }
 
 /// The result of presenting a code.
@@ -343,6 +362,24 @@ mod tests {
             let again = redeem(code, &text, "web", uri, Some(VERIFIER));
             assert!(matches!(again, Redemption::Replayed { family } if family == Uuid::from_u128(9)));
         }
+    }
+
+    #[test]
+    fn a_request_that_came_long_before_the_code_was_redeemed_is_no_replay() {
+        let family = Timestamp::from_seconds(1_800_000_000).id_with(&[7; 10]);
+        let overtaken = |millis| {
+            let earliest = Duration::from_millis(millis);
+            has_overtaken(
+                family,
+                Arrival {
+                    read_at: earliest,
+                    earliest,
+                },
+            )
+        };
+        assert!(overtaken(1_799_999_998_999));
+        assert!(!overtaken(1_799_999_999_000), "a race");
+        assert!(!overtaken(1_800_000_000_001));
     }
 
     #[test]

@@ -349,9 +349,9 @@ fn redemption(criterion: &mut Criterion, bench: &Bench) {
                     let tasks: Vec<_> = codes
                         .into_iter()
                         .map(|code| {
-                            let (core, client, now) =
-                                (Arc::clone(&bench.core), bench.client.clone(), bench.now);
+                            let (core, client) = (Arc::clone(&bench.core), bench.client.clone());
                             tokio::spawn(async move {
+                                let arrival = core.clock.arrival();
                                 let exchange = CodeExchange::parse(&code, Some(REDIRECT_URI), None).unwrap();
                                 redeem_code(&core, &client, exchange, Resources::new(), None, arrival)
                                     .await

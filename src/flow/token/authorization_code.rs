@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::issue::{ApprovedGrant, Granted, issue_tokens};
 use super::start_family::NewFamily;
-use crate::clock::Timestamp;
+use crate::clock::{Arrival, Timestamp};
 use crate::flow::grant_policy::has_ended;
 use crate::flow::login::{anonymous_upgrade, session};
 use crate::flow::{Core, FlowError, logout_notice};
@@ -35,8 +35,9 @@ pub async fn redeem_code(
     exchange: CodeExchange,
     resources: Resources,
     possession: Option<Possession>,
-    now: Timestamp,
+    arrival: Arrival,
 ) -> Result<TokenResponse, FlowError> {
+    let now = arrival.now();
     let grant_policy = core.grant_policy();
     grant_policy.check_grant(client, GrantType::AuthorizationCode)?;
     let (drawn, redeemer) = (NewFamily::draw(core, possession)?, client.clone());
@@ -57,6 +58,9 @@ pub async fn redeem_code(
                 let shown = drawn.confirmation();
                 let code = match code.redeem(&exchange, &redeemer.client_id, shown.as_ref(), drawn.id, now) {
                     Redemption::Granted(code) => code,
+                    Redemption::Replayed { family } if code::has_overtaken(family, arrival) => {
+                        return Err(code::OVERTAKEN.into());
+                    }
                     Redemption::Replayed { family } => {
                         session::end_family(tx, family, now)?;
                         return Ok(CodeExchangeResult::Replayed(family));

@@ -103,7 +103,7 @@ pub(super) async fn issue(
     let (core, now) = (&context.app.core, context.now);
     let issued = match request {
         TokenRequest::AuthorizationCode(exchange) => {
-            redeem_code(core, client, exchange, resources, possession, now).await
+            redeem_code(core, client, exchange, resources, possession, context.arrival).await
         }
         TokenRequest::RefreshToken { token, scope } => {
             rotate_refresh_token(core, client, token, scope, resources, possession, context.arrival).await

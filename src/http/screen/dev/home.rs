@@ -89,7 +89,7 @@ pub async fn callback(context: &RequestContext) -> Result<HttpResponse, HttpErro
     let exchange = exchange(context, dev, &context.query()?)?;
     let client = example_client(context, dev).await?;
     let core = &context.app.core;
-    let tokens = redeem_code(core, &client, exchange, Resources::new(), None, context.now).await?;
+    let tokens = redeem_code(core, &client, exchange, Resources::new(), None, context.arrival).await?;
     Ok(show(context, dev, &tokens))
 }
 
