@@ -29,6 +29,8 @@ mod lists;
 mod memory_group;
 mod no_ipv6;
 #[cfg(feature = "postgres")]
+mod node_clocks;
+#[cfg(feature = "postgres")]
 mod nodes;
 mod play;
 mod restart;

@@ -13,13 +13,15 @@ use uuid::Uuid;
 
 use super::connection::Connection;
 use super::errors::CallError;
-use super::poll::{TIMEOUT, poll};
 use super::{Postgres, State, sql};
-use crate::store::clock_state::{LARGEST_DIFFERENCE, REPORTED_DIFFERENCE};
-use crate::store::{ClockState, StoreError};
+use crate::store::ClockState;
+use crate::store::shared_clock::{LARGEST_DIFFERENCE, REPORTED_DIFFERENCE};
 
 /// How long a measurement may be kept because later ones took longer, and so are less exact.
 const MEASUREMENT_LIFETIME: Duration = Duration::from_secs(10);
+
+/// An answer that took longer tells nothing, as after a pause of this process.
+const LONGEST_ANSWER: Duration = Duration::from_secs(2);
 
 /// What this node knows of the clocks.
 #[derive(Default)]
@@ -52,9 +54,9 @@ impl Measurement {
     fn better(self, earlier: Option<Self>) -> Self {
         let uncertainty = i64::try_from(self.took.as_millis()).unwrap_or(i64::MAX) / 2;
         let is_usable = |earlier: &Self| {
-            earlier.took < self.took
-                && earlier.made_at.elapsed() < MEASUREMENT_LIFETIME
-                && (earlier.ahead - self.ahead).abs() <= uncertainty
+            let agrees = (earlier.ahead - self.ahead).abs() <= uncertainty;
+            let is_recent = earlier.made_at.elapsed() < MEASUREMENT_LIFETIME;
+            earlier.took < self.took && (self.took > LONGEST_ANSWER || is_recent && agrees)
         };
         earlier.filter(is_usable).unwrap_or(self)
     }
@@ -91,6 +93,10 @@ impl NodeClock {
         self.known().state
     }
 
+    pub(super) fn announce(&self, node: Uuid) {
+        let _ = self.node.set(node);
+    }
+
     /// Whether this node knows the time well enough to answer by it.
     pub(super) fn knows_time(&self) -> bool {
         match self.state() {
@@ -110,7 +116,7 @@ impl State {
     }
 
     /// Stores this node's measurement, and reads those of the others.
-    pub(super) async fn beat(&self, connection: &mut Connection) -> Result<(), CallError> {
+    pub(super) async fn beat(&self, connection: &mut Connection, deadline: Instant) -> Result<(), CallError> {
         let node = self
             .node_clock
             .node
@@ -120,7 +126,6 @@ impl State {
         let Some(own) = self.node_clock.known().own else {
             return Ok(());
         };
-        let deadline = Instant::now() + TIMEOUT;
         let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&node, Type::BYTEA), (&own.ahead, Type::INT8)];
         let rows = connection.call(sql::BEAT, &parameters, deadline).await?;
         let others = rows.iter().filter(|row| row.get::<_, Option<&[u8]>>(0) != node);
@@ -207,16 +212,6 @@ impl ClockState {
 }
 
 impl Postgres {
-    /// Makes this process one of the nodes, whose clock counts. Blocks until the clocks are compared.
-    pub(in crate::store) fn announce(&self, node: Uuid) -> Result<(), StoreError> {
-        let _ = self.state.node_clock.node.set(node);
-        self.wait_for(|state| async move {
-            let mut connection = Connection::new(state.settings.clone());
-            poll(&mut connection, &state).await?;
-            state.beat(&mut connection).await.map_err(CallError::into_error)
-        })
-    }
-
     pub(in crate::store) fn knows_time(&self) -> bool {
         self.state.node_clock.knows_time()
     }
@@ -282,6 +277,7 @@ mod tests {
         let quick = measured(10, 2);
         assert_eq!(measured(400, 1000).better(Some(quick)).ahead, 10);
         assert_eq!(measured(20_000, 1000).better(Some(quick)).ahead, 20_000);
+        assert_eq!(measured(30_000, 60_000).better(Some(quick)).ahead, 10);
         assert_eq!(measured(11, 1).better(Some(quick)).ahead, 11);
         assert_eq!(quick.better(None).ahead, 10);
     }

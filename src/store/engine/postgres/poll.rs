@@ -6,19 +6,20 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
+use uuid::Uuid;
 
-use super::State;
 use super::connection::Connection;
 use super::errors::CallError;
 use super::fetch::FetchBatch;
 use super::meters::CallKind;
 use super::node_clock::ClockAnswer;
 use super::sql;
+use super::{Postgres, State};
 use crate::clock::{Clock, uptime};
 use crate::store::StoreError;
 
 const INTERVAL: Duration = Duration::from_millis(500);
-pub(super) const TIMEOUT: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// After so many polls the results of old batches and old changes of the catalog are removed.
 const POLLS_PER_CLEANUP: u32 = 120;
 const POLLS_PER_BEAT: u32 = 2;
@@ -30,7 +31,7 @@ pub(super) async fn run(mut connection: Connection, state: Arc<State>) {
         if let Err(error) = poll(&mut connection, &state).await {
             state.note_failure(CallKind::Fetch, &error);
         } else if count % POLLS_PER_BEAT == 0
-            && let Err(failure) = state.beat(&mut connection).await
+            && let Err(failure) = state.beat(&mut connection, Instant::now() + TIMEOUT).await
         {
             state.note_failure(CallKind::Fetch, &failure.into_error());
         }
@@ -48,8 +49,21 @@ pub(super) async fn run(mut connection: Connection, state: Arc<State>) {
     }
 }
 
+impl Postgres {
+    /// Makes this process one of the nodes, whose clock counts. Blocks until the clocks are compared.
+    pub(in crate::store) fn announce(&self, node: Uuid) -> Result<(), StoreError> {
+        self.state.node_clock.announce(node);
+        self.wait_for(|state| async move {
+            let mut connection = Connection::new(state.settings.clone());
+            poll(&mut connection, &state).await?;
+            let beat = state.beat(&mut connection, Instant::now() + TIMEOUT).await;
+            beat.map_err(CallError::into_error)
+        })
+    }
+}
+
 /// Asks once, and compares the clocks.
-pub(super) async fn poll(connection: &mut Connection, state: &State) -> Result<(), StoreError> {
+async fn poll(connection: &mut Connection, state: &State) -> Result<(), StoreError> {
     let batch = FetchBatch::new(std::iter::empty());
     let (asked_at, own_time) = (uptime(), Clock::System.since_epoch());
     let rows = batch.send(connection, state, Instant::now() + TIMEOUT).await;
