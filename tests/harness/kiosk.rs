@@ -43,6 +43,11 @@ impl Kiosk {
         }
     }
 
+    /// Its credentials, as the header has them.
+    pub(crate) fn authorization(&self) -> &str {
+        &self.basic
+    }
+
     /// Posts a form; nothing when no whole answer comes.
     pub(crate) fn ask(&self, service: &Service, path: &str, form: &[(&str, &str)]) -> Option<Reply> {
         service.post_form(path, &[("Authorization", &self.basic)], form)
