@@ -12,17 +12,18 @@
 //! Only names of users with a password are counted. So a request that names nobody writes nothing, and there are as many
 //! rows as users at most. A write changes nothing after the limit.
 //!
-//! The count is read when a password is checked, and is written without being waited for. An attempt misses the failures
-//! whose write is under way. Attempts for one name are checked one after the other, and a hash takes longer than a write:
-//! that is one failure for each of the user's names. If the disk is slow it is ten, the burst of a name
-//! ([`crate::limit`]). Senders that are exempt from the limits are checked in parallel, and may add one for each thread
-//! that hashes passwords.
+//! Each attempt gets its place in the row when it has been checked, after all that were checked before it at this node
+//! ([`super::attempt_queue`]). The right password and the right code are accepted if their place is within the limit. If
+//! several nodes share the store, a wrong one is answered once it is counted. Otherwise the answer does not wait for the
+//! disk, and later attempts wait for the count.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::attempt_queue::{Attempt, AttemptQueue, Guess, Place};
 use super::{Core, Failure};
 use crate::clock::Timestamp;
 use crate::identity::User;
@@ -32,12 +33,13 @@ use crate::observe::audit::Event;
 use crate::password::PasswordHash;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::records::FailedPasswords;
-use crate::store::tables::{FAILED_PASSWORDS, USERS};
+use crate::store::tables::FAILED_PASSWORDS;
 use crate::store::{Store, StoreError};
 
 /// The row of a user whose password is checked against this hash.
 struct StoredFailures {
     store: Store,
+    queue: Arc<AttemptQueue>,
     user: Uuid,
     /// `None` if there is nothing to guess. Then nothing is counted.
     checked: Option<PasswordHash>,
@@ -59,6 +61,7 @@ pub fn counted(
     };
     attempt.clone().at_account(Arc::new(StoredFailures {
         store: core.store.clone(),
+        queue: Arc::clone(&core.attempts),
         user: user.map_or_else(last_found, |user| user.uuid),
         checked,
         now,
@@ -66,43 +69,58 @@ pub fn counted(
 }
 
 impl AccountFailures for StoredFailures {
-    fn are_at_limit(&self) -> Option<bool> {
-        let read = |snapshot: &dyn Snapshot| FAILED_PASSWORDS.get(snapshot, &self.user);
-        let failed = self.store.read_blocking(read).inspect_err(log_failure).ok()?;
-        Some(failed.is_some_and(|failed| failed.is_at_limit()))
-    }
-
-    fn add(&self) {
-        let Some(checked) = self.checked.clone() else {
-            return;
+    fn settle(&self, is_right: bool, settled: Box<dyn FnOnce(Option<bool>) + Send>) {
+        let guess = match &self.checked {
+            Some(checked) => Guess::Password {
+                is_right,
+                checked: checked.clone(),
+            },
+            None if self.store.is_shared() => Guess::Nothing,
+            None => return settled(Some(true)),
         };
-        let (user, now) = (self.user, self.now);
-        let work = move |tx: &mut dyn Tx| add_checked(tx, user, &checked, now);
-        let reply = move |outcome| match outcome {
-            Ok(true) => audit::record(&Event::PasswordLimitReached { user }),
-            Ok(false) => {}
-            Err(error) => log_failure(&error),
-        };
-        let queued = self.store.enqueue("failed_password", work, reply);
-        if let Err(error) = queued {
-            log_failure(&error);
+        // Without others before it, the right password needs no write.
+        if is_right && !self.queue.is_busy(self.user) {
+            match self.is_within_limit() {
+                Ok(true) => return settled(Some(true)),
+                Ok(false) => {}
+                Err(error) => {
+                    log_failure(&error);
+                    return settled(None);
+                }
+            }
+        }
+        if is_right || self.store.is_shared() {
+            self.push(guess, |place| settled(place.map(|place| place.is_within_limit)));
+        } else {
+            // The write takes no time of the answer. The next attempt for the same name waits until it is queued.
+            settled(Some(true));
+            self.push(guess, drop);
         }
     }
 }
 
-/// Counts one more, unless the user or the password has gone since it was checked. Returns whether that is the last one
-/// that is counted.
-fn add_checked(
-    tx: &mut dyn Tx,
-    user: Uuid,
-    checked: &PasswordHash,
-    now: Timestamp,
-) -> Result<bool, StoreError> {
-    let is_current = |user: User| user.password.as_ref() == Some(checked);
-    if !USERS.get(&*tx, &user)?.is_some_and(is_current) {
-        return Ok(false);
+impl StoredFailures {
+    fn is_within_limit(&self) -> Result<bool, StoreError> {
+        let read = |snapshot: &dyn Snapshot| FAILED_PASSWORDS.get(snapshot, &self.user);
+        let failed = self.store.read_blocking(read)?;
+        Ok(!failed.is_some_and(|failed| failed.is_at_limit()))
     }
-    add(tx, user, now)
+
+    fn push(&self, guess: Guess, settled: impl FnOnce(Option<Place>) + Send + 'static) {
+        let user = self.user;
+        let attempt = Attempt {
+            guess,
+            now: self.now,
+            settled: Box::new(move |place| {
+                let place = place.inspect_err(log_failure).ok();
+                if place.is_some_and(|place| place.reaches_limit) {
+                    audit::record(&Event::PasswordLimitReached { user });
+                }
+                settled(place);
+            }),
+        };
+        self.queue.push(&self.store, self.user, attempt);
+    }
 }
 
 /// Counts one more. Returns whether that is the last one that is counted.
@@ -120,28 +138,26 @@ pub fn add(tx: &mut dyn Tx, user: Uuid, last_failed_at: Timestamp) -> Result<boo
     Ok(failed.is_at_limit())
 }
 
-/// Counts one more wrong code of the second step. Returns whether that is the last one that is counted.
-pub fn add_second_step(tx: &mut dyn Tx, user: Uuid, last_failed_at: Timestamp) -> Result<bool, StoreError> {
-    let before = FAILED_PASSWORDS.get(&*tx, &user)?;
-    if before.is_some_and(|before| before.is_second_step_at_limit()) {
-        return Ok(false);
-    }
-    let failed = FailedPasswords {
-        count: before.map_or(0, |before| before.count),
-        second_step: before.map_or(0, |before| before.second_step).saturating_add(1),
-        last_failed_at,
+/// Gives a code of the second step its place in the row, and counts a wrong one. Returns whether the place is within the
+/// limit. If not, only a recovery code counts.
+pub(super) async fn settle_code(
+    core: &Core,
+    user: Uuid,
+    is_right: bool,
+    now: Timestamp,
+) -> Result<bool, Failure> {
+    let (sender, receiver) = oneshot::channel();
+    let attempt = Attempt {
+        guess: Guess::Code { is_right },
+        now,
+        settled: Box::new(move |place| drop(sender.send(place))),
     };
-    FAILED_PASSWORDS.put(tx, &user, &failed)?;
-    Ok(failed.is_second_step_at_limit())
-}
-
-/// Counts one more wrong code of the second step, and records the last one that is counted.
-pub(super) async fn count_second_step(core: &Core, user: Uuid, now: Timestamp) -> Result<(), Failure> {
-    let count = move |tx: &mut dyn Tx| add_second_step(tx, user, now);
-    if core.store.write("failed_second_step", count).await? {
+    core.attempts.push(&core.store, user, attempt);
+    let place = receiver.await.unwrap_or(Err(StoreError::Closed))?;
+    if place.reaches_limit {
         audit::record(&Event::SecondStepLimitReached { user });
     }
-    Ok(())
+    Ok(place.is_within_limit)
 }
 
 /// Whether only a recovery code counts in the second step of this user.

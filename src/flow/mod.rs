@@ -4,6 +4,7 @@
 //! tokens are signed after it, random bytes are drawn before it because it may run twice.
 
 pub mod account;
+mod attempt_queue;
 pub mod authenticate_client;
 pub mod browser;
 pub mod catalog;
@@ -52,6 +53,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use self::attempt_queue::AttemptQueue;
 pub use self::catalog::Catalog;
 use self::deliver::DeliveryWaiters;
 use self::factors::FactorCounts;
@@ -240,6 +242,8 @@ pub struct Core {
     pending_answers: PendingAnswers,
     /// The user whose name was found last; read in place of an unknown one.
     last_found_user: Mutex<Uuid>,
+    /// Attempts at passwords and codes that have no place in the row yet.
+    attempts: Arc<AttemptQueue>,
     /// How many users have which factor, and when they were counted.
     factor_counts: Mutex<Option<(Timestamp, FactorCounts)>>,
 }
@@ -289,6 +293,7 @@ impl Core {
             delivery_waiters: DeliveryWaiters::default(),
             pending_answers: PendingAnswers::default(),
             last_found_user: Mutex::default(),
+            attempts: Arc::default(),
             factor_counts: Mutex::default(),
         })
     }

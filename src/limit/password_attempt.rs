@@ -8,11 +8,9 @@ use crate::clock::Timestamp;
 
 /// The wrong passwords of one account in a row. They are stored.
 pub trait AccountFailures: Debug + Send + Sync {
-    /// Whether there are as many as there may be. `None` if they cannot be read.
-    fn are_at_limit(&self) -> Option<bool>;
-
-    /// Counts one more, without waiting for the disk.
-    fn add(&self);
+    /// Gives an attempt its place in the row once its password is checked, and counts a wrong one. Calls `settled` with
+    /// whether the place is within the limit; with `None` if that is not known.
+    fn settle(&self, is_right: bool, settled: Box<dyn FnOnce(Option<bool>) + Send>);
 }
 
 /// A password that was typed, from its arrival to the result of the check.
@@ -67,15 +65,6 @@ impl PasswordAttempt {
         longest.max().map_or(Ok(()), Err)
     }
 
-    /// Whether the right password is accepted. If the account is at its limit, a known browser is needed. `None` if that
-    /// cannot be read.
-    pub fn may_match(&self) -> Option<bool> {
-        match &self.account {
-            Some(failures) if !self.is_known => failures.are_at_limit().map(|is_at_limit| !is_at_limit),
-            _ => Some(true),
-        }
-    }
-
     /// Charges a wrong password in memory.
     pub fn count_failure(&self) {
         for (buckets, key) in &self.failures {
@@ -83,10 +72,12 @@ impl PasswordAttempt {
         }
     }
 
-    /// Counts a wrong password for the account, in the store.
-    pub fn store_failure(&self) {
-        if let Some(failures) = &self.account {
-            failures.add();
+    /// Counts a wrong password for the account, in the store. Calls `settled` with whether the right one is accepted: if
+    /// the account is at its limit, a known browser is needed. With `None` if that is not known.
+    pub fn settle(&self, is_right: bool, settled: impl FnOnce(Option<bool>) + Send + 'static) {
+        match &self.account {
+            Some(failures) if !(is_right && self.is_known) => failures.settle(is_right, Box::new(settled)),
+            _ => settled(Some(true)),
         }
     }
 }

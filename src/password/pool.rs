@@ -156,8 +156,7 @@ impl PasswordPool {
     /// unreadable hash it computes a dummy hash at the current cost, so that the response takes as long, and the
     /// password does not match. If the account is at its limit, a right password counts as a wrong one.
     ///
-    /// The failure is stored after the answer, so that it takes no time of it. The next attempt for the same name waits
-    /// until it is queued to be stored.
+    /// The next attempt for the same name waits until a failure is queued to be stored.
     ///
     /// A job whose future is dropped before it starts is not computed and not charged.
     pub async fn verify(
@@ -168,13 +167,15 @@ impl PasswordPool {
     ) -> Result<PasswordCheck, NotComputed> {
         let params = self.params;
         let charged = attempt.clone();
-        let work = move |memory: &mut Memory, answer: Sender<_>| {
-            let result = check_within_limits(&charged, hash.as_ref(), &password, params, memory);
-            let is_wrong = matches!(result, Ok(check) if !check.matches);
-            let _ = answer.send(result);
-            if is_wrong {
-                charged.store_failure();
-            }
+        let work = move |memory: &mut Memory, answer: Sender<_>| match check_within_limits(
+            &charged,
+            hash.as_ref(),
+            &password,
+            params,
+            memory,
+        ) {
+            Ok(check) => settle(&charged, check, answer),
+            Err(refused) => drop(answer.send(Err(refused))),
         };
         self.submit(&attempt, work)
             .await
@@ -225,16 +226,30 @@ fn check_within_limits(
     memory: &mut Memory,
 ) -> Result<PasswordCheck, NotComputed> {
     attempt.may_check().map_err(NotComputed::Throttled)?;
-    let may_match = attempt.may_match().ok_or(NotComputed::Busy)?;
     let check = check(hash, password, params, memory)?;
-    if check.matches && may_match {
-        return Ok(check);
+    if !check.matches {
+        attempt.count_failure();
     }
-    attempt.count_failure();
-    Ok(PasswordCheck {
-        matches: false,
-        rehash_needed: false,
-    })
+    Ok(check)
+}
+
+/// Answers once the account has counted the attempt. The right password counts as a wrong one if it is not accepted.
+fn settle(
+    attempt: &PasswordAttempt,
+    check: PasswordCheck,
+    answer: Sender<Result<PasswordCheck, NotComputed>>,
+) {
+    let charged = attempt.clone();
+    attempt.settle(check.matches, move |is_accepted| {
+        if check.matches && is_accepted == Some(false) {
+            charged.count_failure();
+        }
+        let settled = is_accepted.map(|is_accepted| PasswordCheck {
+            matches: check.matches && is_accepted,
+            rehash_needed: check.rehash_needed && is_accepted,
+        });
+        let _ = answer.send(settled.ok_or(NotComputed::Busy));
+    });
 }
 
 /// Tries the password in its one form, and then as typed: a hash of an earlier release, or of another system, may be

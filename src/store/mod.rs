@@ -16,10 +16,10 @@ pub mod backup;
 mod catalog_reader;
 #[cfg(feature = "postgres")]
 pub mod catalog_use;
-mod clock_state;
 pub mod engine;
 mod error;
 mod failure_log;
+mod file_size;
 mod local;
 pub mod login_names;
 mod message_pack;
@@ -28,6 +28,7 @@ pub mod records;
 pub mod schema;
 mod server_warning;
 mod shared;
+mod shared_clock;
 pub mod table;
 pub mod tables;
 mod upgrades;
@@ -38,13 +39,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use uuid::Uuid;
 
 pub use self::address::Address;
 pub use self::catalog_reader::{CatalogReader, CatalogUpdate, ChangedRows};
 #[cfg(feature = "postgres")]
 use self::catalog_use::{CatalogUse, UsedClients};
-pub use self::clock_state::ClockState;
 #[cfg(feature = "postgres")]
 pub use self::engine::postgres::DatabaseLoad;
 #[cfg(feature = "postgres")]
@@ -57,7 +56,7 @@ pub use self::error::{OpenError, Stalled, StoreError, TransactionError, TxError,
 use self::local::Local;
 use self::schema::Schema;
 pub use self::server_warning::{MigrationOutcome, ServerWarning};
-use crate::clock::Clock;
+pub use self::shared_clock::ClockState;
 
 /// The settings of the store.
 #[derive(Clone, Copy, Debug)]
@@ -286,6 +285,22 @@ impl Store {
         self.submit(Box::new(Write::new(name, work, reply)))
     }
 
+    /// Like [`Store::enqueue`]. A server commits the transaction even if it writes nothing.
+    pub fn enqueue_with_commit<T, E, F, R>(
+        &self,
+        name: &'static str,
+        work: F,
+        reply: R,
+    ) -> Result<(), StoreError>
+    where
+        T: Send + 'static,
+        E: TransactionError + Send + 'static,
+        F: Fn(&mut dyn Tx) -> Result<T, E> + Send + 'static,
+        R: FnOnce(Result<T, E>) + Send + 'static,
+    {
+        self.submit(Box::new(Write::new(name, work, reply).always_committing()))
+    }
+
     fn submit(&self, job: Box<dyn Job>) -> Result<(), StoreError> {
         match &self.engine {
             Engine::Local(local) => local.writer.submit(Message::Write(job)),
@@ -368,15 +383,6 @@ impl Store {
         CatalogUse::new(self.catalog_generation())
     }
 
-    /// The clock for all that is stored. Nodes that share a store share the time.
-    pub fn clock(&self) -> Clock {
-        match &self.engine {
-            Engine::Local(_) => Clock::System,
-            #[cfg(feature = "postgres")]
-            Engine::Shared(postgres) => Clock::Shared(postgres.clock()),
-        }
-    }
-
     /// Whether what is in memory is known to be as new as the database: always, unless the store is shared and its server
     /// is silent, or does not answer commits.
     pub fn is_current(&self) -> bool {
@@ -384,41 +390,6 @@ impl Store {
             Engine::Local(_) => true,
             #[cfg(feature = "postgres")]
             Engine::Shared(postgres) => postgres.is_current(),
-        }
-    }
-
-    /// Whether the time is known well enough to answer by it: always, unless the store is shared and the clock of this
-    /// machine is wrong.
-    pub fn knows_time(&self) -> bool {
-        match &self.engine {
-            Engine::Local(_) => true,
-            #[cfg(feature = "postgres")]
-            Engine::Shared(postgres) => postgres.knows_time(),
-        }
-    }
-
-    /// What the nodes know of their clocks and the database's. `None` if the store is not shared.
-    pub fn clock_state(&self) -> Option<ClockState> {
-        match &self.engine {
-            Engine::Local(_) => None,
-            #[cfg(feature = "postgres")]
-            Engine::Shared(postgres) => postgres.clock_state(),
-        }
-    }
-
-    /// Makes this process one of the nodes that share the store, so that its clock counts among theirs. Blocks.
-    #[cfg_attr(
-        not(feature = "postgres"),
-        expect(clippy::unnecessary_wraps, reason = "every store is local then")
-    )]
-    pub fn announce(&self, node: Uuid) -> Result<(), StoreError> {
-        match &self.engine {
-            Engine::Local(_) => {
-                let _ = node;
-                Ok(())
-            }
-            #[cfg(feature = "postgres")]
-            Engine::Shared(postgres) => postgres.announce(node),
         }
     }
 
@@ -489,34 +460,6 @@ impl Store {
     pub fn reopenings(&self) -> u64 {
         let reopenings = |local: &Local| local.writer.meters().reopenings.load(Ordering::Acquire);
         self.local().map_or(0, reopenings)
-    }
-
-    /// Returns free space in the file to the disk. Returns whether there was any. Reads and writes wait during that, or
-    /// fail with [`StoreError::Stalled`]. It waits for reads that have begun, such as a backup, for up to a minute.
-    ///
-    /// # Errors
-    /// [`StoreError::BeingRead`] if the database is still being read then.
-    pub async fn compact(&self) -> Result<bool, StoreError> {
-        match self.local() {
-            Some(local) => local.compact().await,
-            None => Ok(false),
-        }
-    }
-
-    /// The bytes of the disk that are allocated to the file; 0 in memory.
-    pub fn allocated_bytes(&self) -> u64 {
-        self.local().map_or(0, |local| local.backend.allocated_bytes())
-    }
-
-    /// The bytes of all rows, as of the last checkpoint. Reads no row.
-    pub fn live_bytes(&self) -> u64 {
-        self.local().map_or(0, |local| local.backend.live_bytes())
-    }
-
-    /// The bytes that the file can still take without growing; 0 in memory. The number may be too small: rows may take
-    /// three times their bytes, so of a large file whose rows have a sixth of its bytes half is unused.
-    pub fn unused_bytes(&self) -> u64 {
-        self.local().map_or(0, |local| local.backend.unused_bytes())
     }
 
     /// Finishes the queued writes, then closes the store for every handle and releases the lock on its file. Blocks.

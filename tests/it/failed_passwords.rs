@@ -298,10 +298,10 @@ async fn a_failure_that_comes_late_counts_for_nobody() {
     let core = &server.app.core;
     let (user, hash) = (&alice.user, alice.user.password.clone());
     let late = counted(core, &PasswordAttempt::trusted(), Some(user), hash, START);
-    late.store_failure();
+    late.settle(false, drop);
     until_counted(&server, &alice, 1).await;
     server.admin().call(set_password()).await.unwrap();
-    late.store_failure();
+    late.settle(false, drop);
     server
         .admin()
         .call(user::RemoveUser {
@@ -309,7 +309,7 @@ async fn a_failure_that_comes_late_counts_for_nobody() {
         })
         .await
         .unwrap();
-    late.store_failure();
+    late.settle(false, drop);
     core.store
         .write("after it", |_| Ok::<_, StoreError>(()))
         .await

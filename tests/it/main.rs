@@ -53,11 +53,15 @@ mod node_changes;
 #[cfg(feature = "postgres")]
 mod node_failover;
 #[cfg(feature = "postgres")]
+mod node_guesses;
+#[cfg(feature = "postgres")]
 mod node_keys;
 #[cfg(feature = "postgres")]
 mod node_outages;
 #[cfg(feature = "postgres")]
 mod node_pause;
+#[cfg(feature = "postgres")]
+mod node_silence;
 #[cfg(feature = "postgres")]
 mod node_upgrade;
 #[cfg(feature = "postgres")]

@@ -1,11 +1,11 @@
 //! The cookie of a session gives the account away to nobody, however fresh the session is: what changes how the account
 //! is signed in to takes a proof in the same form.
 
-use idsvc::flow::failed_passwords;
 use idsvc::identity::{Factor, FactorKind, SelfServicePolicy};
 use idsvc::pages::text::EN;
 use idsvc::store::engine::Tx;
-use idsvc::store::tables::USERS;
+use idsvc::store::records::FailedPasswords;
+use idsvc::store::tables::{FAILED_PASSWORDS, USERS};
 use uuid::Uuid;
 
 use crate::account_self_service::{at, form};
@@ -197,9 +197,11 @@ async fn wrong_codes_in_forms_count_as_those_of_the_second_step() {
     browser
         .submit(&with_proof(naming.clone(), &app.wrong(&server)))
         .await;
-    let (user, now) = (alice.user.uuid, server.app.core.clock.now());
+    let user = alice.user.uuid;
     let count_others = move |tx: &mut dyn Tx| {
-        (1..100).try_for_each(|_| failed_passwords::add_second_step(tx, user, now).map(drop))
+        let mut failed = FAILED_PASSWORDS.get(&*tx, &user)?.unwrap();
+        failed.second_step = FailedPasswords::LIMIT;
+        FAILED_PASSWORDS.put(tx, &user, &failed)
     };
     let written = server.app.core.store.write("test_codes", count_others).await;
     written.unwrap();

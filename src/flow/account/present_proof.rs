@@ -132,7 +132,9 @@ async fn verify_typed(
 ) -> Result<Option<Proven>, Failure> {
     let (user, attempt) = (&live.user, &typed.attempt);
     if let Some((factor, answer)) = matching(core, user.uuid, factors, &typed.text, now) {
-        return Ok(Some(Proven::Code { factor, answer }));
+        let is_recovery = !matches!(answer, Answer::Totp(_));
+        let counts = is_recovery || failed_passwords::settle_code(core, user.uuid, true, now).await?;
+        return Ok(counts.then_some(Proven::Code { factor, answer }));
     }
     let checked = if let Some(hash) = user.password.clone() {
         let attempt = failed_passwords::counted(core, attempt, Some(user), Some(hash.clone()), now);
@@ -145,7 +147,7 @@ async fn verify_typed(
     // Also if the password was not checked for lack of room: the code was compared.
     let is_wrong = !matches!(checked, Ok(Some(_)));
     if is_wrong && answer_second_step(factors) && is_code(&typed.text) {
-        failed_passwords::count_second_step(core, user.uuid, now).await?;
+        failed_passwords::settle_code(core, user.uuid, false, now).await?;
     }
     Ok(checked?)
 }

@@ -51,11 +51,10 @@ pub async fn answer(
     let matched = matching(core, user, &pending.factors, typed, now);
     let is_recovery = matches!(&matched, Some((_, answer)) if !matches!(answer, Answer::Totp(_)));
     // Right or wrong: at the limit, a code of the app gets the same answer.
-    if !is_recovery && core.store.read(is_at_limit).await? {
+    if !is_recovery && !failed_passwords::settle_code(core, user, matched.is_some(), now).await? {
         return Ok(SecondStep::AtLimit);
     }
     let Some((id, answer)) = matched else {
-        failed_passwords::count_second_step(core, user, now).await?;
         let user = Some(user);
         audit::record(&Event::SignInFailed {
             user,

@@ -184,7 +184,7 @@ impl State {
                 Err(_) => break Err(StoreError::Panicked(job.name())),
                 // The job has the error as its outcome.
                 Ok(Err(_)) => break Ok(()),
-                Ok(Ok(())) if writes.is_empty() => break Ok(()),
+                Ok(Ok(())) if writes.is_empty() && !job.always_commits() => break Ok(()),
                 Ok(Ok(())) => {}
             }
             let ran = Ran {

@@ -11,6 +11,9 @@ pub trait Job: Send {
     /// Whether the write frees space. Such a write is tried even while the storage fails.
     fn frees_space(&self) -> bool;
 
+    /// Whether a server commits it even if it writes nothing, so that its time does not tell whether it does.
+    fn always_commits(&self) -> bool;
+
     /// Does the work and remembers its outcome. Called again if the transaction is rerun.
     fn run(&mut self, tx: &mut dyn Tx) -> Result<(), StoreError>;
 
@@ -22,6 +25,7 @@ pub trait Job: Send {
 pub struct Write<T, E, F, R> {
     name: &'static str,
     frees_space: bool,
+    always_commits: bool,
     work: F,
     reply: R,
     outcome: Result<T, E>,
@@ -33,6 +37,7 @@ impl<T, E: TransactionError, F, R> Write<T, E, F, R> {
         Self {
             name,
             frees_space: false,
+            always_commits: false,
             work,
             reply,
             outcome: Err(StoreError::Closed.into()),
@@ -44,6 +49,15 @@ impl<T, E: TransactionError, F, R> Write<T, E, F, R> {
     pub fn freeing_space(self) -> Self {
         Self {
             frees_space: true,
+            ..self
+        }
+    }
+
+    /// Marks the write as one that is committed even if it writes nothing.
+    #[must_use]
+    pub fn always_committing(self) -> Self {
+        Self {
+            always_commits: true,
             ..self
         }
     }
@@ -62,6 +76,10 @@ where
 
     fn frees_space(&self) -> bool {
         self.frees_space
+    }
+
+    fn always_commits(&self) -> bool {
+        self.always_commits
     }
 
     fn run(&mut self, tx: &mut dyn Tx) -> Result<(), StoreError> {
