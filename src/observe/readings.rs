@@ -109,7 +109,7 @@ readings! {
     store_largest_batch: u64 = Gauge "idsvc_store_largest_batch",
     /// Writes that wait.
     store_queue: u64 = Gauge "idsvc_store_queue",
-    /// Whether writes can be stored: 0 while the disk or the database fails or does not answer, or while the clock differs too much from the one of the database.
+    /// Whether writes can be stored: 0 while the disk or the database fails or does not answer, or while the clock of this machine is too far from that of the others.
     store_is_writable: bool = Gauge "idsvc_store_writable",
     /// Passwords that wait to be checked or hashed.
     password_queue: u64 = Gauge "idsvc_password_queue",

@@ -313,7 +313,7 @@ async fn a_node_whose_clock_is_wrong_does_no_work_for_the_others() {
     put_mail(core).await;
     assert_eq!(due_entries(core, START, 10, ALL).await.unwrap().entries.len(), 1);
     // Two more nodes agree on another time.
-    database.sql("INSERT INTO idsvc.nodes SELECT set_byte('\\x00', 0, n), 20000, 'infinity' FROM generate_series(1, 2) n");
+    database.sql("INSERT INTO idsvc.nodes SELECT set_byte('\\x00', 0, n), 20000, now() - interval '1 hour', now() + interval '1 hour' FROM generate_series(1, 2) n");
     until(async || {
         core.store
             .problem()

@@ -34,9 +34,18 @@ pub(super) struct NodeClock {
 #[derive(Default)]
 struct Known {
     own: Option<Measurement>,
-    /// By how many milliseconds the clock of each other live node is ahead of the database's.
-    others: Option<Vec<i64>>,
+    /// The clocks of the other live nodes, and whether this node has lived for a while.
+    others: Option<Vec<NodeClockReading>>,
+    is_settled: bool,
     state: Option<ClockState>,
+}
+
+/// The clock of a node.
+struct NodeClockReading {
+    /// By how many milliseconds it is ahead of the database's.
+    ahead: i64,
+    /// Whether the node has lived for a while.
+    is_settled: bool,
 }
 
 /// A comparison of this machine's clock with the database's.
@@ -128,9 +137,16 @@ impl State {
         };
         let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&node, Type::BYTEA), (&own.ahead, Type::INT8)];
         let rows = connection.call(sql::BEAT, &parameters, deadline).await?;
-        let others = rows.iter().filter(|row| row.get::<_, Option<&[u8]>>(0) != node);
+        let (own_rows, others): (Vec<_>, Vec<_>) = rows
+            .iter()
+            .partition(|row| row.get::<_, Option<&[u8]>>(0) == node);
+        let others = others.into_iter().map(|row| NodeClockReading {
+            ahead: row.get(1),
+            is_settled: row.get(2),
+        });
         let mut known = self.node_clock.known();
-        known.others = Some(others.map(|row| row.get(1)).collect());
+        known.is_settled = own_rows.first().is_some_and(|row| row.get(2));
+        known.others = Some(others.collect());
         self.judge(&mut known);
         Ok(())
     }
@@ -139,15 +155,28 @@ impl State {
         let (Some(own), Some(others)) = (known.own, &known.others) else {
             return;
         };
-        let mut clocks = vec![0];
-        clocks.extend(others);
-        if self.node_clock.node.get().is_some() {
-            clocks.push(own.ahead);
-        }
-        let state = ClockState::of(own.ahead, shared_time(clocks));
+        let own_clock = NodeClockReading {
+            ahead: own.ahead,
+            is_settled: known.is_settled,
+        };
+        let is_node = self.node_clock.node.get().is_some();
+        let nodes = others.iter().chain(is_node.then_some(&own_clock));
+        let state = ClockState::of(own.ahead, shared_time(clocks_that_count(nodes)));
         self.clock.correct(state.correction());
         let before = known.state.replace(state);
         log_change(before.unwrap_or_default(), state);
+    }
+}
+
+/// How far the clocks that tell the time are ahead of the database's, with that one. Nodes that have just started count
+/// only while there are fewer than two others: one that starts again and again would count several times.
+fn clocks_that_count<'a>(nodes: impl Iterator<Item = &'a NodeClockReading> + Clone) -> Vec<i64> {
+    let settled = nodes.clone().filter(|node| node.is_settled);
+    let database = std::iter::once(0);
+    if settled.clone().count() < 2 {
+        database.chain(nodes.map(|node| node.ahead)).collect()
+    } else {
+        database.chain(settled.map(|node| node.ahead)).collect()
     }
 }
 
@@ -255,6 +284,18 @@ mod tests {
         assert_eq!(time(&[1, HOURS, 2 * HOURS]), Some(1));
         assert_eq!(time(&[-HOURS, -HOURS + 1, 20_000]), Some(-HOURS + 1));
         assert_eq!(time(&[1, HOURS, HOURS]), None, "two against two");
+    }
+
+    #[test]
+    fn a_node_that_starts_again_and_again_does_not_outvote_the_others() {
+        let clock = |ahead, is_settled| NodeClockReading { ahead, is_settled };
+        let restarted = [(); 5].map(|()| clock(HOURS, false));
+        let settled = [clock(1, true), clock(2, true)];
+        let nodes = settled.iter().chain(&restarted);
+        assert_eq!(shared_time(clocks_that_count(nodes)), Some(1));
+        // When all start, all count.
+        let started = [clock(1, false), clock(2, false), clock(HOURS, false)];
+        assert_eq!(shared_time(clocks_that_count(started.iter())), Some(1));
     }
 
     #[test]

@@ -36,10 +36,10 @@ pub(super) static COMMIT: LazyLock<String> = LazyLock::new(|| {
 /// Forgets the results of old batches and old changes of the catalog. This does not wait for the standby.
 pub(super) const FORGET: &str = "SELECT set_config('synchronous_commit', 'off', true), idsvc.forget_v1()";
 
-/// Stores by how many milliseconds the clock of a node is ahead of the database's, and reads the same of all live nodes.
+/// Stores by how many milliseconds the clock of a node is ahead of the database's, and reads the same of all live nodes, with
+/// whether each has lived for a while.
 /// This does not wait for the standby.
-pub(super) const BEAT: &str =
-    "SELECT b.node, b.ahead, set_config('synchronous_commit', 'off', true) FROM idsvc.beat_v1($1, $2) b";
+pub(super) const BEAT: &str = "SELECT b.node, b.ahead, b.is_settled, set_config('synchronous_commit', 'off', true) FROM idsvc.beat_v1($1, $2) b";
 
 /// `n` of the row of `get_v2` that has the generation of the catalog, in `s`.
 pub(super) const GENERATION_ROW: i32 = -1;
@@ -83,7 +83,7 @@ CREATE SEQUENCE IF NOT EXISTS idsvc.stamps;
 CREATE TABLE IF NOT EXISTS idsvc.generation (n int8 NOT NULL);
 INSERT INTO idsvc.generation SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 WHERE NOT EXISTS (SELECT FROM idsvc.generation);
 CREATE TABLE IF NOT EXISTS idsvc.changes (n int8, t int2, k bytea, before int8 NOT NULL, PRIMARY KEY (n, t, k));
-CREATE TABLE IF NOT EXISTS idsvc.nodes (node bytea PRIMARY KEY, ahead int8 NOT NULL, beat_at timestamptz NOT NULL);
+CREATE TABLE IF NOT EXISTS idsvc.nodes (node bytea PRIMARY KEY, ahead int8 NOT NULL, since timestamptz NOT NULL, beat_at timestamptz NOT NULL);
 CREATE TABLE IF NOT EXISTS idsvc.batches (id bytea PRIMARY KEY, failed int2[] NOT NULL, at timestamptz NOT NULL DEFAULT now());
 ",
     );
@@ -109,15 +109,15 @@ REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA idsvc FROM PUBLIC;"
 
 /// A command that is no node has no name, and stores nothing.
 const BEAT_FUNCTION: &str = "CREATE OR REPLACE FUNCTION idsvc.beat_v1(own bytea, own_ahead int8)
-RETURNS TABLE (node bytea, ahead int8) LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SECURITY DEFINER AS $$
+RETURNS TABLE (node bytea, ahead int8, is_settled bool) LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SECURITY DEFINER AS $$
 #variable_conflict use_column
 BEGIN
 IF own IS NOT NULL THEN
-  INSERT INTO idsvc.nodes VALUES (own, own_ahead, clock_timestamp())
+  INSERT INTO idsvc.nodes VALUES (own, own_ahead, clock_timestamp(), clock_timestamp())
     ON CONFLICT (node) DO UPDATE SET ahead = excluded.ahead, beat_at = excluded.beat_at;
   DELETE FROM idsvc.nodes WHERE beat_at < clock_timestamp() - interval '1 minute';
 END IF;
-RETURN QUERY SELECT n.node, n.ahead FROM idsvc.nodes n WHERE n.beat_at > clock_timestamp() - interval '10 seconds';
+RETURN QUERY SELECT n.node, n.ahead, n.beat_at - n.since > interval '5 seconds' FROM idsvc.nodes n WHERE n.beat_at > clock_timestamp() - interval '5 seconds';
 END $$;
 ";
 
