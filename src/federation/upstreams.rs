@@ -405,8 +405,8 @@ fn published<T>(document: T, response: &Response) -> Published<T> {
 /// The memory that JSON takes at most once it is read, in bytes: its text, and a place for each element and member.
 fn weight_of(json: &[u8]) -> usize {
     const PLACE: usize = 128;
-    let separators = json.iter().filter(|&&byte| byte == b',').count();
-    2 * json.len() + PLACE * separators
+    let places = json.split(|&byte| byte == b',').count();
+    2 * json.len() + PLACE * places
 }
 
 /// The cached keys. If they do not suffice, newer ones are fetched.
