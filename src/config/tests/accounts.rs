@@ -23,7 +23,7 @@ fn what_needs_mails_is_a_fault_without_a_mail_server() {
         let told = faults(&sources_of(&[], &[], &format!("{BASE}{setting}\n")));
         assert!(told.contains(named), "{told:?}");
         // The development server catches mails, and its commands get the same file.
-        let sources = sources_of(&[], &[], &format!("{BASE}{setting}\n"));
+        let sources = sources_of(&[], &[], &format!("{setting}\n"));
         resolve(&sources.clone().for_development()).unwrap();
         resolve_settings(&sources).unwrap();
         resolve(&sources_of(&[], &[], &format!("{BASE}{MAIL}{setting}\n"))).unwrap();
