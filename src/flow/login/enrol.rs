@@ -70,7 +70,7 @@ pub async fn enrol(
         }
         failed_passwords::reset_second_step(tx, user.uuid)?;
         Ok(Some(Identified {
-            notice: notice.clone(),
+            notice: notice.clone().map(Box::new),
             ..user.into()
         }))
     });

@@ -41,7 +41,7 @@ pub(in crate::flow) struct Identified {
     /// What ended because the address of the user was proven.
     pub(in crate::flow) proof: EndedByProof,
     /// The notice of what was added in this sign-in. It is about the session, if that begins.
-    pub(in crate::flow) notice: Option<DrawnNotice>,
+    pub(in crate::flow) notice: Option<Box<DrawnNotice>>,
     /// Whether the user was anonymous until now.
     pub(in crate::flow) was_anonymous: bool,
 }
@@ -177,7 +177,7 @@ pub(in crate::flow) async fn start_session(
                 device: browser.device.clone(),
             };
             let started = session::start(tx, previous, session_slot, new, lifetimes, now)?;
-            for notice in event.notice.iter().chain(&identified.notice) {
+            for notice in event.notice.iter().chain(identified.notice.as_deref()) {
                 notice.clone().in_session(started.id).put(tx)?;
             }
             let live = LiveSession {
