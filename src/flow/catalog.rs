@@ -69,7 +69,7 @@ pub struct Catalog {
 
 /// What is read again of a catalog.
 enum Update {
-    Whole(Rows),
+    Whole(Box<Rows>),
     Parts {
         client_ids: Vec<String>,
         /// The clients of these identifiers that are there.
@@ -82,7 +82,7 @@ impl Update {
     /// Without the changed rows, everything is read. The same if an API has changed: that changes the scope of clients.
     fn read(snapshot: &dyn Snapshot, changed: Option<&ChangedRows>, room: usize) -> Result<Self, StoreError> {
         let Some(changed) = changed.filter(|changed| !changed.has_any_of(APIS.id())) else {
-            return Rows::read(snapshot, room).map(Self::Whole);
+            return Ok(Self::Whole(Box::new(Rows::read(snapshot, room)?)));
         };
         let client_ids = changed.keys(&CLIENTS);
         let clients = client_ids.iter().map(|id| CLIENTS.get(snapshot, id));
@@ -100,7 +100,7 @@ impl Update {
 
     fn apply(self, catalog: &ArcSwap<Catalog>, sealer: &Sealer) -> Result<(), OpenError> {
         match self {
-            Self::Whole(rows) => catalog.store(Arc::new(Catalog::new(rows, sealer, 0)?)),
+            Self::Whole(rows) => catalog.store(Arc::new(Catalog::new(*rows, sealer, 0)?)),
             Self::Parts {
                 client_ids,
                 clients,

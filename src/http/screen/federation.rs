@@ -65,19 +65,14 @@ pub async fn callback(context: &RequestContext, provider: &str) -> Result<HttpRe
     }
     let admit_document = |url: &Url| context.charge_fetch(url);
     let admit_answer = || context.count_provider_answer();
-    let result = finish_federation(
-        &context.app.core,
-        &context.browser(),
-        ProviderAnswer {
-            provider,
-            callback,
-            kept,
-        },
-        admit_document,
-        admit_answer,
-        context.now,
-    )
-    .await?;
+    let answer = ProviderAnswer {
+        provider,
+        callback,
+        kept,
+    };
+    let (core, browser) = (&context.app.core, context.browser());
+    let finishing = finish_federation(core, &browser, answer, admit_document, admit_answer, context.now);
+    let result = Box::pin(finishing).await?;
     let mut answer = match result {
         CallbackResult::Redirect(redirect) => {
             let mut answer = browser_redirect::send(context, redirect);
