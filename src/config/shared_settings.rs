@@ -6,7 +6,7 @@ use ring::digest;
 
 use super::form::Shape;
 use super::reference::settings;
-use super::setting::Setting;
+use super::setting::{Literal, Setting};
 use super::source::{RawValue, Sources};
 
 /// Settings that a node has for itself, and names of files.
@@ -40,7 +40,7 @@ pub(super) fn digests(sources: &Sources) -> BTreeMap<&'static str, [u8; 32]> {
     shared
         .filter_map(|setting| {
             let set = sources.values.iter().find(|value| value.key == setting.key);
-            let default = || setting.default.map(|default| default.raw());
+            let default = || setting.default.map(Literal::raw);
             let value = set.map(|set| set.raw.clone()).or_else(default)?;
             let text = text_of(setting, &value);
             let digest = digest::digest(&digest::SHA256, text.as_bytes());

@@ -46,13 +46,10 @@ fn one_name_is_guarded_against_all_addresses_together() {
 
 #[tokio::test]
 async fn a_request_that_runs_again_is_charged_once() {
-    let (limiter, charges) = (limiter(|_| {}), Charges::default());
-    let from = ip("203.0.113.7");
+    let (limiter, charges, from) = (limiter(|_| {}), Charges::default(), ip("203.0.113.7"));
     for _ in 0..50 {
-        charges
-            .run(async { limiter.register_client(from, NOW).map(drop) })
-            .await
-            .unwrap();
+        let run = async { limiter.register_client(from, NOW).map(drop) };
+        charges.run(run).await.unwrap();
     }
     let more = (0..100).filter(|_| limiter.register_client(from, NOW).is_ok());
     let others = Limiter::new(limiter.policy.clone(), &Random::seeded(1));

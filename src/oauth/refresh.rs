@@ -253,18 +253,23 @@ impl RefreshFamily {
     /// the keys of a client, while the client repeats its request elsewhere and goes on with the successor. Then the old
     /// token in the first request is no replay. A thief gains nothing: the request gets no token, and the next one with
     /// this token is a replay.
-    fn has_overtaken(&self, arrival: Arrival) -> bool {
+    ///
+    /// If the successor is unused, only a request that was read since then has waited. For another one the clock was set
+    /// back.
+    fn has_overtaken(&self, token: &RefreshTokenId, arrival: Arrival) -> bool {
         let last_use = match self.last_use_ms {
             0 => Duration::from_secs(self.last_used_at.seconds()),
             millis => Duration::from_millis(millis),
         };
+        let is_used = self.newest_was_used || token.generation.saturating_add(1) < self.generation;
         // Stored times have no smaller parts.
-        Duration::from_millis(in_millis(arrival.earliest)) < last_use
+        let earliest = Duration::from_millis(in_millis(arrival.earliest));
+        earliest < last_use && (is_used || last_use <= arrival.read_at)
     }
 
     /// The result of a token that only a former holder can have, unless its request was overtaken.
-    fn replayed(mut self, arrival: Arrival) -> Refresh {
-        if self.has_overtaken(arrival) {
+    fn replayed(mut self, token: &RefreshTokenId, arrival: Arrival) -> Refresh {
+        if self.has_overtaken(token, arrival) {
             return Refresh::Overtaken;
         }
         self.revoke(arrival.now());
@@ -298,13 +303,13 @@ impl RefreshFamily {
         if let Err(refusal) = check_grant(self.authorization.bound_to.as_ref(), context.shown) {
             // A token that was issued before the binding: somebody else may have bound the family.
             if token.generation < self.bound_from {
-                return self.replayed(context.arrival);
+                return self.replayed(token, context.arrival);
             }
             return Refresh::Refused(refusal);
         }
         let binds = context.client.is_public() && self.authorization.bound_to.is_none();
         match (state, context.client.refresh_policy) {
-            (TokenState::Replaced | TokenState::Unknown, _) => return self.replayed(context.arrival),
+            (TokenState::Replaced | TokenState::Unknown, _) => return self.replayed(token, context.arrival),
             (TokenState::Predecessor, _) if binds && context.shown.is_some() => {
                 return Refresh::Refused(Refusal::invalid_grant(
                     "this refresh_token was first used without a DPoP proof or a certificate; send the retry as the first request was sent",

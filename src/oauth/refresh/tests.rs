@@ -248,6 +248,13 @@ fn a_clock_that_was_set_back_does_not_prolong_the_window() {
     let before = now - WINDOW - SECOND;
     assert!(matches!(present(&family, &first, before), Refresh::Replayed(_)));
     granted(present(&family, &second, before), &second);
+    // A request that came before the window, and was read after it, has waited.
+    let later = now + WINDOW + SECOND;
+    let waited = (WINDOW + SECOND * 2).as_millis().try_into().unwrap();
+    assert!(matches!(
+        present_after(waited, &family, &first, later),
+        Refresh::Overtaken
+    ));
 }
 
 /// A machine without a clock battery that lost its power in a refresh.

@@ -40,9 +40,10 @@ impl CallError {
         if (is_locked || is_missing)
             && let Some(table) = error.as_db_error().and_then(table_of)
         {
-            let error = match is_locked {
-                true => StoreError::Locked(table.name()),
-                false => refused(error, code),
+            let error = if is_locked {
+                StoreError::Locked(table.name())
+            } else {
+                refused(error, code)
             };
             return Self::Table(TableFault { table, error });
         }

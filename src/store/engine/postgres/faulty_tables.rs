@@ -61,17 +61,17 @@ impl FaultyTables {
         lasting.map(|fault| fault.error.clone())
     }
 
+    pub(super) fn is_any(&self) -> bool {
+        !self.lock().is_empty()
+    }
+
     /// Waits until calls of this kind can use these tables. Fails at once if one has been faulty for some time.
     pub(super) async fn wait_for(
         &self,
         kind: CallKind,
-        tables: impl Fn() -> BTreeSet<usize>,
+        tables: BTreeSet<usize>,
         deadline: Instant,
     ) -> Result<(), StoreError> {
-        if self.lock().is_empty() {
-            return Ok(());
-        }
-        let tables = tables();
         loop {
             let mended = self.mended.notified();
             let until = {

@@ -273,10 +273,10 @@ mod tests {
     fn a_database_that_is_wrong_is_outvoted() {
         assert_eq!(time(&[-HOURS; 2]), Some(-HOURS));
         assert_eq!(time(&[-HOURS, -HOURS, -HOURS - 4]), Some(-HOURS));
-        let state = ClockState::of(-HOURS + 3, time(&[-HOURS + 3, -HOURS]));
-        assert_eq!((state.database_ahead, state.node_ahead), (HOURS, 3));
-        assert!(!state.is_node_wrong());
-        assert_eq!(state.correction(), -3);
+        let state = ClockState::of(-HOURS, time(&[-HOURS + 3, -HOURS]));
+        assert_eq!((state.database_ahead, state.node_ahead), (HOURS - 3, -3));
+        assert!(state.is_database_wrong() && !state.is_node_wrong());
+        assert_eq!(state.correction(), 3);
     }
 
     #[test]

@@ -108,35 +108,37 @@ impl State {
 
     pub(super) async fn fetch_rows(&self, wanted: Wanted, deadline: Instant) -> Result<Fetched, StoreError> {
         let wanted = Arc::new(wanted);
-        match self.fetch_once(&wanted, deadline).await {
-            // Once, it is waited for.
-            Err(StoreError::Locked(_)) => self.fetch_once(&wanted, deadline).await,
-            fetched => fetched,
+        let mut has_met_lock = false;
+        loop {
+            if self.faulty_tables.is_any() {
+                let tables = wanted.tables();
+                // A box, because the futures of all requests contain this one.
+                Box::pin(self.faulty_tables.wait_for(CallKind::Fetch, tables, deadline)).await?;
+            }
+            let (reply, receiver) = oneshot::channel();
+            self.fetches.put(Fetch {
+                wanted: Arc::clone(&wanted),
+                reply,
+                deadline,
+            })?;
+            let answer = answer(receiver, deadline).await;
+            match answer.unwrap_or_else(|| Err(self.settings.silence())) {
+                // Once, a locked table is waited for.
+                Err(StoreError::Locked(_)) if !has_met_lock => has_met_lock = true,
+                fetched => return fetched,
+            }
         }
-    }
-
-    async fn fetch_once(&self, wanted: &Arc<Wanted>, deadline: Instant) -> Result<Fetched, StoreError> {
-        let usable = self
-            .faulty_tables
-            .wait_for(CallKind::Fetch, || wanted.tables(), deadline);
-        usable.await?;
-        let (reply, receiver) = oneshot::channel();
-        self.fetches.put(Fetch {
-            wanted: Arc::clone(wanted),
-            reply,
-            deadline,
-        })?;
-        answer(receiver, deadline)
-            .await
-            .unwrap_or_else(|| Err(self.settings.silence()))
     }
 
     async fn commit(&self, ran: Ran, deadline: Instant) -> Result<Committed, StoreError> {
         let (reply, receiver) = oneshot::channel();
-        let usable = self
-            .faulty_tables
-            .wait_for(CallKind::Commit, || ran.tables(), deadline);
-        usable.await?;
+        if self.faulty_tables.is_any() {
+            Box::pin(
+                self.faulty_tables
+                    .wait_for(CallKind::Commit, ran.tables(), deadline),
+            )
+            .await?;
+        }
         self.commits.put(Commit { ran, reply, deadline })?;
         answer(receiver, deadline)
             .await
