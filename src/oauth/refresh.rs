@@ -93,8 +93,6 @@ pub enum Refresh {
     Repeated(Box<RefreshFamily>),
     /// The token had been replaced: the revoked family.
     Replayed(Box<RefreshFamily>),
-    /// The token was replaced while the request waited. The family does not change.
-    Overtaken,
     /// The token is not valid. The family does not change.
     Refused(Refusal),
 }
@@ -270,7 +268,7 @@ impl RefreshFamily {
     /// The result of a token that only a former holder can have, unless its request was overtaken.
     fn replayed(mut self, token: &RefreshTokenId, arrival: Arrival) -> Refresh {
         if self.has_overtaken(token, arrival) {
-            return Refresh::Overtaken;
+            return Refresh::Refused(OVERTAKEN);
         }
         self.revoke(arrival.now());
         Refresh::Replayed(Box::new(self))
@@ -374,7 +372,7 @@ pub const REPLAYED: Refusal =
     Refusal::invalid_grant("refresh_token was used before; its family has been revoked");
 
 /// The answer to a request that was overtaken by the use of the token's successor.
-pub const OVERTAKEN: Refusal = Refusal::new(
+const OVERTAKEN: Refusal = Refusal::new(
     ErrorCode::TemporarilyUnavailable,
     "this request waited while the client went on with a newer refresh_token; use that one",
 );

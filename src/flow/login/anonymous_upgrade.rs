@@ -83,7 +83,6 @@ pub(super) async fn verify(
         let mut family = match family.refresh(&token, context) {
             Refresh::Granted(family) | Refresh::Repeated(family) => family,
             Refresh::Replayed(family) => return Ok(Presented::Replayed(family)),
-            Refresh::Overtaken => return Err(refresh::OVERTAKEN.into()),
             Refresh::Refused(refusal) => return Err(refusal.into()),
         };
         let (user, _) = refresh_token::admit(&grant_policy, snapshot, &bearer, &mut family)?;

@@ -108,8 +108,7 @@ pub async fn rotate_refresh_token(
         (token, key.ok_or(Failure::NoRefreshKey)?)
     };
     let (policy, bearer, id) = (Arc::clone(&core.policy), client.clone(), token.family);
-    let apis = Arc::clone(core.catalog().apis());
-    let issuer = TokenIssuer::new(core);
+    let (apis, issuer) = (Arc::clone(core.catalog().apis()), TokenIssuer::new(core));
     let refreshed = core
         .store
         .write("rotate_refresh_token", move |tx| -> Result<_, TxError<Refusal>> {
@@ -133,15 +132,13 @@ pub async fn rotate_refresh_token(
                     FAMILIES.put(tx, &id, &family)?;
                     return Ok(RefreshResult::Replayed);
                 }
-                Refresh::Overtaken => return Err(refresh::OVERTAKEN.into()),
                 Refresh::Refused(refusal) => return Err(refusal.into()),
             };
             let granted = &family.authorization.scope;
             let scope = narrowed_scope(granted, scope.as_ref(), &bearer.scope)?;
             let target = apis.target(&bearer, &family.authorization.resources, &scope, &resources)?;
             let (user, bound) = admit(&grant_policy, &*tx, &bearer, &mut family)?;
-            let upstream_token = family.authorization.upstream_token.take();
-            family.authorization.upstream_token = upstream_token.filter(|token| token.is_current(now));
+            drop((family.authorization.upstream_token).take_if(|token| !token.is_current(now)));
             let proposed = ProposedGrant {
                 client: &bearer,
                 grant_type: GrantType::RefreshToken,
