@@ -70,10 +70,6 @@ impl Store {
     }
 
     /// Makes this process one of the nodes that share the store, so that its clock counts among theirs. Blocks.
-    #[cfg_attr(
-        not(feature = "postgres"),
-        expect(clippy::unnecessary_wraps, reason = "every store is local then")
-    )]
     pub fn announce(&self, node: Uuid) -> Result<(), StoreError> {
         match &self.engine {
             Engine::Local(_) => {
