@@ -345,10 +345,12 @@ fn follow(store: &Store) -> Arc<Followed> {
         let update = move || {
             let count = clients.len() as u64;
             in_memory.read.fetch_add(count, Ordering::Relaxed);
-            match is_whole {
-                true => in_memory.count.store(count, Ordering::Relaxed),
-                false => drop(in_memory.count.fetch_add(count, Ordering::Relaxed)),
-            }
+            let before = if is_whole {
+                0
+            } else {
+                in_memory.count.load(Ordering::Relaxed)
+            };
+            in_memory.count.store(before + count, Ordering::Relaxed);
             Ok(())
         };
         Ok(Box::new(update) as CatalogUpdate)

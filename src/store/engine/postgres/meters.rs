@@ -45,6 +45,13 @@ pub(super) struct Meters {
 }
 
 impl Meters {
+    /// Nothing was answered yet. Whoever opens the store says what is wrong, so the log does not.
+    pub(super) fn new() -> Self {
+        let meters = Self::default();
+        meters.fetch_outages.fails.store(true, Ordering::Relaxed);
+        meters
+    }
+
     fn outages(&self, kind: CallKind) -> &Outages {
         match kind {
             CallKind::Fetch => &self.fetch_outages,

@@ -121,7 +121,7 @@ impl Postgres {
             batch_max: options.batch_max.clamp(1, commit::BATCH_LIMIT),
             is_closed: AtomicBool::new(false),
             running: AtomicU64::new(0),
-            meters: Meters::default(),
+            meters: Meters::new(),
             failure_log: FailureLog::default(),
             unknown_log: FailureLog::default(),
             clock: Arc::default(),
