@@ -243,8 +243,7 @@ impl Catalog {
         self.clients.insert(client.client_id.clone(), client);
     }
 
-    /// Removes a client. Its scope values stay: a client that registered itself has those of open APIs only, and all
-    /// clients are read again after a command removed one.
+    /// Removes a client. Its scope values stay until the whole catalog is read: they only tell which values nobody has.
     fn remove(&mut self, client_id: &str) {
         self.client_keys.remove(client_id);
         self.client_credentials_scopes.remove(client_id);

@@ -308,10 +308,18 @@ fn retry_seconds(shortage: RefusalReason) -> u64 {
     }
 }
 
-/// Counts a request for which something is lacking, and logs it. As long as it is lacking, almost every request is
-/// refused, so that is logged once a minute for each reason.
+/// Counts a request for which something is lacking, and logs it. What all senders lack is logged once a minute for each
+/// reason, since almost every request is refused then.
 pub fn note_refusal(context: &RequestContext, shortage: RefusalReason) {
     context.app.metrics.count_refusal(shortage);
+    let is_of_one_sender = matches!(
+        shortage,
+        RefusalReason::Requests | RefusalReason::Bodies | RefusalReason::Passwords
+    );
+    if is_of_one_sender {
+        context.log_refusal(ErrorCode::TemporarilyUnavailable.as_str(), describe(shortage));
+        return;
+    }
     let reason = shortage.as_str();
     let Some(left_out) = context.app.limits.note_outage(reason, context.now) else {
         return;

@@ -74,11 +74,9 @@ fn whoever_is_refused_all_the_time_does_not_fill_the_log() {
 fn refusals_that_all_senders_get_are_logged_once_a_minute() {
     let limiter = limiter(|_| {});
     assert_eq!(limiter.note_outage("store_unavailable", NOW), Some(0));
+    let soon = NOW + Duration::from_secs(59);
     for _ in 0..44_663 {
-        assert_eq!(
-            limiter.note_outage("store_unavailable", NOW + Duration::from_secs(59)),
-            None
-        );
+        assert_eq!(limiter.note_outage("store_unavailable", soon), None);
     }
     assert_eq!(limiter.note_outage("no_room", NOW), Some(0), "another reason");
     assert_eq!(

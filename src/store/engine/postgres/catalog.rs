@@ -12,10 +12,13 @@ use super::{RepeatedRead, State};
 use crate::store::catalog_use::UsedClients;
 use crate::store::{CatalogReader, CatalogUpdate, ChangedRows, StoreError};
 
+/// The generation before the catalog was read for the first time. A generation is a time.
+const NO_GENERATION: i64 = 0;
+
 #[derive(Default)]
 pub(super) struct CatalogState {
     reader: OnceLock<CatalogReader>,
-    /// The generation in memory; 0 before the first.
+    /// The generation in memory, or [`NO_GENERATION`].
     generation: AtomicI64,
     reload_lock: Mutex<()>,
     recent: RwLock<RecentChanges>,
@@ -33,7 +36,7 @@ impl CatalogState {
     /// The generation whose later changes a fetch asks for. Before the first, the whole catalog is read.
     pub(super) fn known_generation(&self) -> i64 {
         match self.generation() {
-            0 => i64::MAX,
+            NO_GENERATION => i64::MAX,
             known => known,
         }
     }
@@ -82,6 +85,11 @@ impl State {
         }
         // The rows may be newer than this generation. Then they are read once more, with the next one.
         let read = self.run_reader(Some(&changed), deadline).await?;
+        if read.generation < generation {
+            return Err(StoreError::Unreachable(
+                "an answer came from a primary from before a failover".to_owned(),
+            ));
+        }
         (read.update)()?;
         let mut recent = self
             .catalog

@@ -68,6 +68,8 @@ pub(super) struct RecentChanges {
     changes: VecDeque<Change>,
     /// All changes after this generation are known.
     complete_after: i64,
+    /// The generation in memory. After a database went back, it is below that of earlier requests.
+    newest: i64,
 }
 
 impl RecentChanges {
@@ -75,10 +77,13 @@ impl RecentChanges {
     pub(super) fn concern(&self, generation: i64, used: &UsedClients) -> bool {
         let newest_first = self.changes.iter().rev();
         let mut later = newest_first.take_while(|change| change.generation > generation);
-        generation < self.complete_after || later.any(|change| change.concerns(used))
+        generation < self.complete_after
+            || generation > self.newest
+            || later.any(|change| change.concerns(used))
     }
 
     pub(super) fn add(&mut self, changes: &[Change]) {
+        self.newest = changes.last().map_or(self.newest, |change| change.generation);
         self.changes.extend(changes.iter().cloned());
         while self.changes.len() > MOST_REMEMBERED
             && let Some(oldest) = self.changes.pop_front()
@@ -91,5 +96,6 @@ impl RecentChanges {
     pub(super) fn begin_again(&mut self, generation: i64) {
         self.changes.clear();
         self.complete_after = generation;
+        self.newest = generation;
     }
 }

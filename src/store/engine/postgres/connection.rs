@@ -174,8 +174,9 @@ impl ConnectionSettings {
     }
 
     async fn connect_to(&self, host: &Config) -> Result<OpenConnection, StoreError> {
-        let open = self.open(host).await.map_err(|error| unreachable(&error))?;
+        let mut open = self.open(host).await.map_err(|error| unreachable(&error))?;
         self.newest_primary.check(&open.client, host).await?;
+        open.primary_changes = self.newest_primary.changes();
         Ok(open)
     }
 
@@ -193,6 +194,7 @@ impl ConnectionSettings {
             client,
             driver: driver.abort_handle(),
             is_unreplicated,
+            primary_changes: 0,
         })
     }
 
@@ -214,6 +216,8 @@ pub(super) struct OpenConnection {
     driver: AbortHandle,
     /// Whether the server has committed without waiting for its standby.
     is_unreplicated: Arc<AtomicBool>,
+    /// [`NewestPrimary::changes`] when it was opened.
+    primary_changes: u64,
 }
 
 impl OpenConnection {
@@ -325,7 +329,9 @@ impl Connection {
     }
 
     async fn open(&mut self, deadline: Instant) -> Result<&OpenConnection, StoreError> {
-        if self.open.as_ref().is_some_and(|open| open.client.is_closed()) {
+        let newest = self.settings.newest_primary.changes();
+        let is_usable = |open: &OpenConnection| !open.client.is_closed() && open.primary_changes == newest;
+        if !self.open.as_ref().is_some_and(is_usable) {
             self.open = None;
         }
         while self.open.is_none() {

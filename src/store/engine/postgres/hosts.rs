@@ -4,6 +4,7 @@
 //! of what happened since.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tokio_postgres::Client;
@@ -42,7 +43,11 @@ impl fmt::Display for Server {
 
 /// The newest primary that this process has used.
 #[derive(Default)]
-pub(super) struct NewestPrimary(Mutex<Option<Server>>);
+pub(super) struct NewestPrimary {
+    server: Mutex<Option<Server>>,
+    /// How often another one took its place. A connection from before that is closed.
+    changes: AtomicU64,
+}
 
 impl NewestPrimary {
     /// Checks that the server is no older primary than the one that was used before. It is remembered then.
@@ -50,12 +55,19 @@ impl NewestPrimary {
         let Some(server) = describe(client, host).await else {
             return Ok(());
         };
-        let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(newest) = newest.as_ref().filter(|newest| is_older(&server, newest)) {
             return Err(old_primary(&server, newest));
         }
+        if newest.as_ref().is_some_and(|newest| is_older(newest, &server)) {
+            self.changes.fetch_add(1, Ordering::Relaxed);
+        }
         *newest = Some(server);
         Ok(())
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
     }
 }
 

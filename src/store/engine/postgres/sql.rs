@@ -256,7 +256,9 @@ failed := '{{}}';
 SELECT g.n INTO newest FROM idsvc.generation g;
 IF newest <> ANY (generations) THEN
   outdated := ARRAY(SELECT (m.m - 1)::int2 FROM unnest(generations) WITH ORDINALITY m(n, m) WHERE m.n <> newest AND (
-    (SELECT c.before FROM idsvc.changes c WHERE c.n > m.n ORDER BY c.n LIMIT 1) IS DISTINCT FROM m.n
+    m.n > newest
+    OR NOT EXISTS (SELECT FROM idsvc.changes c WHERE c.n = newest)
+    OR EXISTS (SELECT FROM idsvc.changes c WHERE c.n > m.n AND c.before <> m.n AND NOT EXISTS (SELECT FROM idsvc.changes p WHERE p.n = c.before AND p.n > m.n))
     OR EXISTS (SELECT FROM idsvc.changes c WHERE c.n > m.n AND (c.t <> {clients} OR EXISTS (
       SELECT FROM unnest(used_members, used_clients) u(m, k) WHERE u.m = m.m - 1 AND (u.k IS NULL OR u.k = c.k))))));
   failed := outdated;
