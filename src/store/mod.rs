@@ -102,6 +102,8 @@ pub struct Stats {
     pub largest_batch: u64,
     /// Writes in the queue now.
     pub queue_depth: u64,
+    /// How often a read or a write waited for rows of a server.
+    pub fetches: u64,
 }
 
 /// What the rows are kept in.

@@ -61,6 +61,8 @@ mod node_outages;
 #[cfg(feature = "postgres")]
 mod node_pause;
 #[cfg(feature = "postgres")]
+mod node_round_trips;
+#[cfg(feature = "postgres")]
 mod node_silence;
 #[cfg(feature = "postgres")]
 mod node_upgrade;

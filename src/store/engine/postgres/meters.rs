@@ -35,6 +35,7 @@ pub(super) struct Meters {
     reruns: AtomicU64,
     failures: AtomicU64,
     largest_batch: AtomicU64,
+    fetches: AtomicU64,
     fetch_outages: Outages,
     commit_outages: Outages,
     /// Since when a commit waits for its answer, in milliseconds of [`uptime`]. 0 if none waits, or none has failed to come
@@ -86,6 +87,7 @@ impl Postgres {
             failures: meters.failures.load(Ordering::Relaxed),
             largest_batch: meters.largest_batch.load(Ordering::Relaxed),
             queue_depth: u64::try_from(queued).unwrap_or(u64::MAX),
+            fetches: meters.fetches.load(Ordering::Relaxed),
         }
     }
 
@@ -152,6 +154,10 @@ impl State {
             let left_out = (left_out > 0).then_some(left_out);
             tracing::error!(calls = ?kind, %error, left_out, "the database cannot be used");
         }
+    }
+
+    pub(super) fn note_fetch(&self) {
+        self.meters.fetches.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn note_rerun(&self) {

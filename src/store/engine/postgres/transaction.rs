@@ -115,6 +115,7 @@ impl State {
                 // A box, because the futures of all requests contain this one.
                 Box::pin(self.faulty_tables.wait_for(CallKind::Fetch, tables, deadline)).await?;
             }
+            self.note_fetch();
             let (reply, receiver) = oneshot::channel();
             self.fetches.put(Fetch {
                 wanted: Arc::clone(&wanted),

@@ -89,6 +89,7 @@ impl Meters {
             failures: self.failures.load(Ordering::Relaxed),
             largest_batch: self.largest_batch.load(Ordering::Relaxed),
             queue_depth: self.queued.load(Ordering::Relaxed),
+            fetches: 0,
         }
     }
 }
