@@ -240,6 +240,15 @@ impl<K: Key, R: Record> Table<K, R> {
         }
     }
 
+    /// Says that the record under `key` will be read ([`Snapshot::will_get`]).
+    pub fn will_get<Q>(&self, snapshot: &dyn Snapshot, key: &Q)
+    where
+        K: Borrow<Q>,
+        Q: KeyBytes + ?Sized,
+    {
+        snapshot.will_get(self.id, &encoded(key));
+    }
+
     /// Whether there is a row under `key`.
     pub fn contains<Q>(&self, snapshot: &dyn Snapshot, key: &Q) -> Result<bool, StoreError>
     where

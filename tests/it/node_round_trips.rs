@@ -55,11 +55,11 @@ async fn each_kind_of_request_waits_for_the_database_so_often() {
         waits,
         [
             with_commit(7),
-            with_commit(8),
             with_commit(4),
+            with_commit(3),
             with_commit(2),
-            without_commit(2),
-            without_commit(2),
+            without_commit(1),
+            without_commit(1),
         ]
     );
 }

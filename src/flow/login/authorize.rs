@@ -24,6 +24,7 @@ use crate::oauth::parameters::Parameters;
 use crate::oauth::pushed::URN;
 use crate::store::TxError;
 use crate::store::engine::Snapshot;
+use crate::store::tables::{CONSENTS, USERS};
 use url::Url;
 
 /// Answers an authorization request: with a code, a refusal, or a page.
@@ -73,6 +74,7 @@ pub async fn begin_authorization(
     let found = lookup.clone();
     let issuer = TokenIssuer::new(core);
     let decide = move |snapshot: &dyn Snapshot| -> Result<_, TxError<UntrustedRedirect>> {
+        session::will_find(snapshot, presented.as_ref());
         let record = LoginRecord::default();
         if pushed_use::is_answered_elsewhere(snapshot, &asked, &record)? {
             return Err(UntrustedRedirect::RequestUri.into());
@@ -90,7 +92,7 @@ pub async fn begin_authorization(
         }
         Ok((step, live))
     };
-    let (step, _) = core.store.read(|snapshot| decide(snapshot)).await?;
+    let (step, live) = core.store.read(|snapshot| decide(snapshot)).await?;
     let code = DrawnCode::draw(core, now);
     let slot = code.slot();
     let result = match PlannedStep::of(step) {
@@ -98,11 +100,16 @@ pub async fn begin_authorization(
         PlannedStep::IssueCode(_) => {
             let found = lookup.clone();
             let answered = purpose.clone();
+            let consent = live.map(|live| (live.user.uuid, client.client_id.clone()));
             let issued = core
                 .store
                 .write(
                     "begin_authorization",
                     move |tx| -> Result<_, TxError<UntrustedRedirect>> {
+                        if let Some(consent) = &consent {
+                            USERS.will_get(&*tx, &consent.0);
+                            CONSENTS.will_get(&*tx, consent);
+                        }
                         let (step, live) = decide(&*tx)?;
                         let grant = match PlannedStep::of(step) {
                             PlannedStep::Result(result) => return Ok(result),

@@ -56,6 +56,13 @@ pub fn find_unended(snapshot: &dyn Snapshot, id: Uuid) -> Result<Option<Session>
     }
 }
 
+/// Says that [`find`] will read this session.
+pub fn will_find(snapshot: &dyn Snapshot, cookie: Option<&PresentedSession>) {
+    if let Some(cookie) = cookie {
+        SESSIONS.will_get(snapshot, &cookie.id);
+    }
+}
+
 /// The live session that a browser presents. A session that began at a provider lives only while the provider is in
 /// service.
 pub fn find(

@@ -19,7 +19,7 @@ use crate::oauth::token::TokenResponse;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::TxError;
-use crate::store::tables::CODES;
+use crate::store::tables::{CODES, SESSIONS};
 
 /// What the transaction did with a code that was not refused.
 enum CodeExchangeResult {
@@ -79,6 +79,9 @@ pub async fn redeem_code(
                     return Err(Refusal::invalid_grant(
                     "the redirect URI of the authorization request is no longer registered for this client",
                 ).into());
+                }
+                if let Some(id) = &code.authorization.session {
+                    SESSIONS.will_get(&*tx, id);
                 }
                 let user = grant_policy.admit(&*tx, &redeemer, &code.authorization)?;
                 let session = match code.authorization.session {

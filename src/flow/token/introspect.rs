@@ -17,7 +17,7 @@ use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::refresh_keys::{PresentedRefreshToken, RefreshTokenId};
 use crate::oauth::scope::Scope;
 use crate::store::engine::Snapshot;
-use crate::store::tables::{FAMILIES, REVOKED_TOKENS};
+use crate::store::tables::{FAMILIES, REVOKED_TOKENS, USERS};
 use crate::store::{StoreError, unless_refused};
 
 /// An access token that is valid now.
@@ -82,6 +82,7 @@ pub(in crate::flow) fn live_grant(
     claims: &PresentedAccessToken,
     now: Timestamp,
 ) -> Result<Option<(User, RefreshFamily)>, StoreError> {
+    USERS.will_get(snapshot, &claims.sub);
     if is_revoked(snapshot, claims)? {
         return Ok(None);
     }

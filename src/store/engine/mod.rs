@@ -126,6 +126,9 @@ pub trait Snapshot {
         visit: &mut Visit<'_>,
     ) -> Result<(), StoreError>;
 
+    /// Says that the row under `key` will be read, so that a server is asked for it together with other rows.
+    fn will_get(&self, _table: TableId, _key: &[u8]) {}
+
     /// Whether the records of the catalog that are used here are those that are stored: an outcome counts only if they are. If
     /// not, the rows have to be read.
     fn has_stored_catalog(&self) -> bool {

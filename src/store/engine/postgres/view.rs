@@ -108,6 +108,13 @@ impl Snapshot for View<'_> {
         Ok(())
     }
 
+    fn will_get(&self, table: TableId, key: &[u8]) {
+        if self.known.get(table, key).is_none() {
+            let place = (table.index(), key.to_vec());
+            self.reads.borrow_mut().missed.keys.insert(place);
+        }
+    }
+
     fn has_stored_catalog(&self) -> bool {
         true
     }
