@@ -357,7 +357,7 @@ pub async fn remove(
 
 /// Whether the record of the client may change when a user allows it ([`record_user`]).
 pub(in crate::flow) fn notes_users(client: &Client) -> bool {
-    client.registration.is_some() && !matches!(client.held_by, Some(Holder::FirstUser(_) | Holder::Users))
+    client.registration.is_some() && client.held_by != Some(Holder::Users)
 }
 
 /// Records that the user with this pseudonym allows the client.

@@ -5,8 +5,10 @@
 //! when a request names its client, and the clients that were decoded last are kept as well.
 //!
 //! If there is no room for one more, it takes the place of another: the oldest one that no user has allowed, of the sender
-//! who holds most of these. If users have allowed all, it is the oldest one of the user who alone uses most. If several users
-//! have allowed each, it is the oldest one of the user who was the first at most of these, and at more than one.
+//! who holds most of these. If users have allowed all, it is the oldest one of the user who holds most. A client that two
+//! users have allowed is held by the first of them, and goes after the others of this user. The last client of a user goes
+//! after those that users hold beside another, and only if no second user has allowed it. A client of three or more users
+//! never goes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -77,16 +79,17 @@ struct Tally {
     count: usize,
     bytes: usize,
     never_allowed: Held,
-    of_one_user: Held,
-    of_several_users: Held,
+    /// The clients that one or two users have allowed.
+    allowed: Held,
 }
 
 impl Tally {
     fn held_mut(&mut self, client: &Client) -> Option<&mut Held> {
         match client.held_by {
             _ if client.is_never_used() => Some(&mut self.never_allowed),
-            Some(Holder::User(_)) | None => Some(&mut self.of_one_user),
-            Some(Holder::FirstUser(_)) => Some(&mut self.of_several_users),
+            Some(Holder::User(_) | Holder::FirstUser(_) | Holder::TwoUsers { .. }) | None => {
+                Some(&mut self.allowed)
+            }
             Some(Holder::Sender(_) | Holder::Users) => None,
         }
     }
@@ -94,26 +97,47 @@ impl Tally {
     /// The clients whose place others may take, the first ones first.
     fn in_turn(&self) -> impl Iterator<Item = &Arc<str>> {
         let unused = self.never_allowed.in_turn(0);
-        let used = self.of_one_user.in_turn(0);
-        unused.chain(used).chain(self.of_several_users.in_turn(1))
+        let used = self.allowed.in_turn(1);
+        unused.chain(used).chain(self.allowed.last_of_one_user())
+    }
+}
+
+/// A client among those of its holder. The first one goes first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct HeldClient {
+    is_shared: bool,
+    created_at: Timestamp,
+    id: Arc<str>,
+}
+
+impl HeldClient {
+    fn new(client: &Client, id: &Arc<str>) -> Self {
+        Self {
+            is_shared: matches!(
+                client.held_by,
+                Some(Holder::FirstUser(_) | Holder::TwoUsers { .. })
+            ),
+            created_at: client.created_at,
+            id: Arc::clone(id),
+        }
     }
 }
 
 /// Clients by who holds them. Those of earlier releases have one holder, who is nil.
 #[derive(Default)]
 struct Held {
-    by_holder: HashMap<Uuid, BTreeSet<(Timestamp, Arc<str>)>>,
+    by_holder: HashMap<Uuid, BTreeSet<HeldClient>>,
     /// The holders by the number of their clients. Of two with as many, the one with the older client is the last.
     sizes: BTreeSet<(usize, Reverse<Timestamp>, Uuid)>,
 }
 
 impl Held {
-    fn change(&mut self, client: &Client, change: impl FnOnce(&mut BTreeSet<(Timestamp, Arc<str>)>)) {
+    fn change(&mut self, client: &Client, change: impl FnOnce(&mut BTreeSet<HeldClient>)) {
         let holder = client.held_by.and_then(Holder::id).unwrap_or_default();
         let clients = self.by_holder.entry(holder).or_default();
-        let size = |clients: &BTreeSet<(Timestamp, Arc<str>)>| {
-            let (oldest, _) = clients.first()?;
-            Some((clients.len(), Reverse(*oldest), holder))
+        let size = |clients: &BTreeSet<HeldClient>| {
+            let first = clients.first()?;
+            Some((clients.len(), Reverse(first.created_at), holder))
         };
         if let Some(before) = size(clients) {
             self.sizes.remove(&before);
@@ -125,13 +149,24 @@ impl Held {
         }
     }
 
-    /// The oldest clients of the largest holder, then those of the next. Each keeps the newest `kept` ones.
-    fn in_turn(&self, kept: usize) -> impl Iterator<Item = &Arc<str>> {
+    /// The clients of each holder, those of the largest first.
+    fn by_size(&self) -> impl Iterator<Item = &BTreeSet<HeldClient>> {
         let holders = self.sizes.iter().rev();
-        let clients = holders.filter_map(|(.., holder)| self.by_holder.get(holder));
-        let in_turn =
-            clients.flat_map(move |clients| clients.iter().take(clients.len().saturating_sub(kept)));
-        in_turn.map(|(_, id)| id)
+        holders.filter_map(|(.., holder)| self.by_holder.get(holder))
+    }
+
+    /// The clients of the largest holder, then those of the next. Each keeps the last `kept` ones.
+    fn in_turn(&self, kept: usize) -> impl Iterator<Item = &Arc<str>> {
+        let in_turn = self
+            .by_size()
+            .flat_map(move |clients| clients.iter().take(clients.len().saturating_sub(kept)));
+        in_turn.map(|client| &client.id)
+    }
+
+    /// The last client of each holder, unless a second user has allowed it.
+    fn last_of_one_user(&self) -> impl Iterator<Item = &Arc<str>> {
+        let last = self.by_size().filter_map(BTreeSet::last);
+        last.filter(|client| !client.is_shared).map(|client| &client.id)
     }
 }
 
@@ -214,7 +249,7 @@ impl Registrants {
         tally.bytes += weight(client, row.len());
         if let Some(held) = tally.held_mut(client) {
             held.change(client, |clients| {
-                clients.insert((client.created_at, Arc::clone(&id)));
+                clients.insert(HeldClient::new(client, &id));
             });
         }
         state.rows.insert(id, row.into());
@@ -247,7 +282,7 @@ impl Registrants {
         tally.bytes -= weight(&client, row.len());
         if let Some(held) = tally.held_mut(&client) {
             held.change(&client, |clients| {
-                clients.remove(&(client.created_at, id));
+                clients.remove(&HeldClient::new(&client, &id));
             });
         }
         true

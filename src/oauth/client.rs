@@ -114,17 +114,22 @@ pub enum Holder {
     Sender(Uuid),
     /// The only user who has allowed it.
     User(Uuid),
-    /// More than one user has allowed it, and this one was the first.
+    /// More than one user has allowed it, and only the first one was recorded. New records have
+    /// [`Holder::TwoUsers`] instead.
     FirstUser(Uuid),
-    /// More than one user has allowed it, and nobody recorded who was the first.
+    /// Two users have allowed it.
+    TwoUsers { first: Uuid, second: Uuid },
+    /// Three or more users have allowed it, so it keeps its place.
     Users,
 }
 
 impl Holder {
-    /// The pseudonym of a single holder.
+    /// The pseudonym of the holder. Of two users, the first one holds it.
     pub fn id(self) -> Option<Uuid> {
         match self {
-            Self::Sender(id) | Self::User(id) | Self::FirstUser(id) => Some(id),
+            Self::Sender(id) | Self::User(id) | Self::FirstUser(id) | Self::TwoUsers { first: id, .. } => {
+                Some(id)
+            }
             Self::Users => None,
         }
     }
@@ -133,8 +138,11 @@ impl Holder {
     #[must_use]
     pub fn with_user(before: Option<Self>, user: Uuid) -> Self {
         match before {
-            Some(Self::User(other)) if other != user => Self::FirstUser(other),
-            Some(shared @ (Self::FirstUser(_) | Self::Users)) => shared,
+            Some(Self::User(first) | Self::FirstUser(first)) if first != user => {
+                Self::TwoUsers { first, second: user }
+            }
+            Some(Self::TwoUsers { first, second }) if first != user && second != user => Self::Users,
+            Some(shared @ (Self::FirstUser(_) | Self::TwoUsers { .. } | Self::Users)) => shared,
             Some(Self::User(_) | Self::Sender(_)) | None => Self::User(user),
         }
     }

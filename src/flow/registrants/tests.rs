@@ -55,24 +55,72 @@ fn the_oldest_client_of_the_largest_holder_goes_first() {
     assert_eq!(held(&clients).replaced_by(&newcomer, 4), None);
 }
 
+fn of_two(number: u128, first: u128, second: u128, created: u64) -> Client {
+    let mut client = client(number, first, created);
+    client.held_by = Some(Holder::with_user(client.held_by, Uuid::from_u128(second)));
+    client
+}
+
 #[test]
-fn clients_that_several_users_use_go_after_all_others_and_each_user_keeps_one() {
-    let shared = |number, first, created| {
-        let mut client = client(number, 0, created);
-        client.held_by = Some(Holder::FirstUser(Uuid::from_u128(first)));
-        client
-    };
+fn a_client_of_two_users_counts_for_the_first_one_and_is_not_taken_from_whom_it_is_the_last() {
     let registrants = held(&[
-        shared(1, 7, 10),
-        shared(2, 7, 20),
-        shared(3, 8, 5),
+        of_two(1, 7, 1, 10),
+        of_two(2, 7, 1, 20),
+        of_two(3, 8, 1, 5),
         client(4, 9, 30),
     ]);
     let newcomer = client(5, 8, 70);
     let replaced = |most| registrants.replaced_by(&newcomer, most);
-    assert_eq!(replaced(4).unwrap(), ["client-4"]);
-    assert_eq!(replaced(3).unwrap(), ["client-4", "client-1"]);
+    assert_eq!(replaced(4).unwrap(), ["client-1"]);
+    assert_eq!(replaced(3).unwrap(), ["client-1", "client-4"]);
     assert_eq!(replaced(2), None);
+}
+
+#[test]
+fn two_users_who_allow_many_clients_together_push_out_no_others() {
+    let (a, b, carol) = (1, 2, 3);
+    let mut clients: Vec<_> = (0..5)
+        .map(|number| of_two(number, a, b, 100 + u64::try_from(number).unwrap()))
+        .collect();
+    clients.push(client(50, carol, 10));
+    // One that only its holder uses goes before those.
+    clients.push(client(60, a, 200));
+    let registrants = held(&clients);
+    let replaced = registrants.replaced_by(&client(70, b, 300), 3).unwrap();
+    assert_eq!(
+        replaced,
+        ["client-60", "client-0", "client-1", "client-2", "client-3"]
+    );
+}
+
+#[test]
+fn a_client_of_three_users_stays_though_its_first_user_holds_most() {
+    let mut popular = of_two(1, 7, 8, 10);
+    popular.held_by = Some(Holder::with_user(popular.held_by, Uuid::from_u128(9)));
+    assert_eq!(popular.held_by, Some(Holder::Users));
+    let registrants = held(&[popular, client(2, 7, 20), client(3, 7, 30), client(4, 9, 5)]);
+    let replaced = registrants.replaced_by(&client(5, 8, 70), 2).unwrap();
+    assert_eq!(replaced, ["client-2", "client-3", "client-4"]);
+    assert_eq!(registrants.replaced_by(&client(5, 8, 70), 1), None);
+}
+
+#[test]
+fn users_who_return_are_not_counted_twice() {
+    let [alice, bob, carol] = [1, 2, 3].map(Uuid::from_u128);
+    let mut held_by = None;
+    for user in [alice, alice, bob, alice, bob] {
+        held_by = Some(Holder::with_user(held_by, user));
+    }
+    let two = Holder::TwoUsers {
+        first: alice,
+        second: bob,
+    };
+    assert_eq!(held_by, Some(two));
+    // A record of an earlier release does not say who the second user was.
+    let first = Holder::with_user(Some(Holder::FirstUser(alice)), alice);
+    assert_eq!(first, Holder::FirstUser(alice));
+    assert_eq!(Holder::with_user(Some(first), bob), two);
+    assert_eq!(Holder::with_user(held_by, carol), Holder::Users);
 }
 
 #[test]
@@ -141,7 +189,7 @@ fn what_is_put_and_removed_leaves_nothing() {
     let state = registrants.state.read().unwrap();
     let tally = &state.documented;
     assert_eq!((tally.count, tally.bytes, state.origins.len()), (0, 0, 0));
-    assert!(tally.of_one_user.sizes.is_empty() && tally.of_one_user.by_holder.is_empty());
+    assert!(tally.allowed.sizes.is_empty() && tally.allowed.by_holder.is_empty());
     drop(state);
     assert_eq!(registrants.percent_used(MANY), 0);
 }
