@@ -60,27 +60,27 @@ pub(super) async fn remove_unused_clients(core: &Core, now: Timestamp) -> Result
         .make_room("remove_unused_clients", move |tx| {
             let mut removed = Vec::new();
             for id in &candidates {
-                let client = CLIENTS.get(&*tx, id)?;
-                let has_no_room = without_room.contains(id);
-                let is_to_go = |client: &Client| {
-                    is_abandoned(client, refresh_token, now) || (has_no_room && client.is_never_used())
+                let Some(client) = CLIENTS.get(&*tx, id)? else {
+                    continue;
                 };
-                if let Some(client) = client.filter(is_to_go) {
-                    remove_client(tx, &client)?;
-                    if !client.has_removed_itself() {
-                        removed.push(client.client_id);
-                    }
+                let reason = if is_abandoned(&client, refresh_token, now) {
+                    "unused"
+                } else if client.is_never_used() && without_room.contains(id) {
+                    "replaced"
+                } else {
+                    continue;
+                };
+                remove_client(tx, &client)?;
+                if !client.has_removed_itself() {
+                    removed.push((client.client_id, reason));
                 }
             }
             Ok(removed)
         })
         .await;
     let reloaded = core.reload_clients(&ids).await;
-    for client_id in &removed? {
-        audit::record(&Event::ClientRegistrationRemoved {
-            client_id,
-            reason: "unused",
-        });
+    for (client_id, reason) in &removed? {
+        audit::record(&Event::ClientRegistrationRemoved { client_id, reason });
     }
     Ok(reloaded?)
 }

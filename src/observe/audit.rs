@@ -411,8 +411,8 @@ events! { 'a
     ClientRegistrationRemoved = "client_registration_removed": info(client_id, reason) {
         /// The client.
         client_id: &'a str,
-        /// `request` if the client asked for it; `unused` if no user allowed it anything within 30 days; `replaced` if a newcomer
-        /// took its place (`clients.most_registered`). With a metadata document, `unused` if nobody used it for 30 days, or for
+        /// `request` if the client asked for it; `unused` if no user allowed it anything within 30 days; `replaced` if another
+        /// client took its place (`clients.most_registered`, `limits.memory`), or if it had no room at the start. With a metadata document, `unused` if nobody used it for 30 days, or for
         /// the lifetime of a refresh token if that is longer.
         reason: &'a str,
     }
