@@ -14,7 +14,7 @@ pub(super) fn examine(percent: u64) -> Finding {
         return Finding::good("clients", "room", &message);
     }
     let message = format!(
-        "{message}. When it is full, one more takes the place of the oldest that no user has allowed, of the sender who registered most. If users have allowed all, it takes that of the oldest one of the user who uses most. If each has one that others use too, it is refused"
+        "{message}. When it is full, one more takes the place of the oldest that no user has allowed, of the sender who registered most. If users have allowed all, it takes that of the oldest one of the user who holds most. Clients of three users keep their places. If no other client is left, it is refused"
     );
     let remedy = "look through idsvc client list, and remove what is not wanted (idsvc client remove). Let only holders of a token register (clients.registration = \"token\"), or raise clients.most_registered and limits.memory";
     Finding::advice("clients", "room", message, remedy.to_owned())
