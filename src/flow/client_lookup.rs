@@ -14,7 +14,8 @@ use std::sync::Arc;
 use url::Url;
 use uuid::Uuid;
 
-use super::register_client::{describe, remove_replaced};
+use super::client_room::ClientRoom;
+use super::register_client::describe;
 use super::unused_clients::RECORD_INTERVAL;
 use super::{Catalog, Core, Failure, FlowError, unless_refused};
 use crate::clock::Timestamp;
@@ -22,17 +23,24 @@ use crate::oauth::Client;
 use crate::oauth::authorize::UntrustedRedirect;
 use crate::oauth::client::{ClientOrigin, Holder};
 use crate::oauth::client_document::{address_of, new_client};
+use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::redirect_uri::lead_elsewhere;
 use crate::oauth::registration::RequestedMetadata;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::seal::Sealer;
-use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::CLIENTS;
+use crate::store::{StoreError, TxError};
 
 /// Why a metadata document of a new client is not accepted.
-const FULL: &str = "there are as many clients with metadata documents as there is room for, and several users use each of them";
+const FULL: &str = "there is no room for this client: the clients with metadata documents that are stored keep their places (clients.most_registered, limits.memory)";
+
+/// The answer to a client that authenticates, and whose document has grown while there is no room.
+const NO_ROOM_TO_RENEW: Refusal = Refusal::new(
+    ErrorCode::TemporarilyUnavailable,
+    "the metadata document of this client has grown, and there is no room for it",
+);
 
 /// Finds the client of a sign-in, also again in a later transaction.
 #[derive(Clone)]
@@ -49,8 +57,7 @@ struct DocumentedClient {
     client: Client,
     /// Its record when the document was read.
     before: Option<Client>,
-    /// The clients whose place it takes, if it has no record.
-    replaces: Vec<String>,
+    room: ClientRoom,
 }
 
 impl DocumentedClient {
@@ -116,26 +123,34 @@ impl ClientLookup {
         let Some(mut client) = documented.over(stored.as_ref()) else {
             return Ok(());
         };
+        let is_unchanged = stored.as_ref() == Some(&client);
         let user = self.sealer.pseudonym("user", user.as_bytes());
-        client.held_by = Some(Holder::with_user(client.held_by, user));
-        if stored.as_ref() == Some(&client) && now.since(client.updated_at) < RECORD_INTERVAL {
+        let held_by = Some(Holder::with_user(client.held_by, user));
+        if is_unchanged && client.held_by == held_by && now.since(client.updated_at) < RECORD_INTERVAL {
             return Ok(());
         }
+        client.held_by = held_by;
         client.updated_at = now;
-        if stored.is_none() {
-            remove_replaced(tx, &documented.replaces)?;
+        if is_unchanged {
+            return CLIENTS.put(tx, &client.client_id, &client);
         }
-        CLIENTS.put(tx, &client.client_id, &client)
+        if !documented.room.put(tx, &client)? {
+            // There was room when the document was read.
+            return Err(StoreError::Busy);
+        }
+        Ok(())
     }
 
-    /// Updates the catalog after the commit of [`ClientLookup::store`].
+    /// Updates the catalog after the transaction of [`ClientLookup::store`], also after a failed one.
     pub(in crate::flow) async fn publish(&self, core: &Core) -> Result<(), StoreError> {
-        match &self.documented {
-            Some(documented) => {
-                publish(core, &documented.client.client_id).await?;
-                core.forget_removed(&documented.replaces).await
-            }
-            None => Ok(()),
+        let Some(documented) = &self.documented else {
+            return Ok(());
+        };
+        let (client, room) = (&documented.client, &documented.room);
+        if room.is_taken() {
+            publish_description(core, room, documented.before.as_ref(), client).await
+        } else {
+            publish(core, &client.client_id).await
         }
     }
 }
@@ -185,22 +200,16 @@ pub(in crate::flow) async fn find_client(
     let record = stored.clone();
     let record = record.unwrap_or_else(|| new_client(client_id, core.random.uuid_v4(), now));
     let client = documented(core, &document, record, now).map_err(UntrustedRedirect::ClientDocument)?;
-    let registrants = registered.catalog.registrants();
-    let replaces = if let Some(stored) = &stored {
-        if !registrants.has_room_to_change(stored, &client) {
-            return Err(UntrustedRedirect::ClientDocument(FULL.to_owned()).into());
-        }
-        Vec::new()
-    } else {
-        let most = core.policy.registration.most_clients;
-        let replaced = registrants.replaced_by(&client, most);
-        replaced.ok_or_else(|| UntrustedRedirect::ClientDocument(FULL.to_owned()))?
-    };
+    let most = core.policy.registration.most_clients;
+    let replaced = registered.catalog.registrants().replaced_by(&client, most);
+    if replaced.is_none() {
+        return Err(UntrustedRedirect::ClientDocument(FULL.to_owned()).into());
+    }
     Ok(ClientLookup {
         documented: Some(DocumentedClient {
             client,
             before: stored,
-            replaces,
+            room: ClientRoom::of(core),
         }),
         ..registered
     })
@@ -242,14 +251,15 @@ fn documented(
 }
 
 /// Renews the record of a client that authenticates, if it has a metadata document and that has changed. Without the
-/// document the record stays as it is. Anyone can cause this, so it is not recorded as a use. `admit` is called with the
-/// address of the document before it is fetched again after a failure.
+/// document the record stays as it is. Without room for what the document says now, the client is refused: the keys of
+/// the record may be revoked. Anyone can cause this, so it is not recorded as a use. `admit` is called with the address of
+/// the document before it is fetched again after a failure.
 pub(in crate::flow) async fn renew_client(
     core: &Core,
     client_id: &str,
     admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
-) -> Result<(), Failure> {
+) -> Result<(), FlowError> {
     let is_renewed = |client: Arc<Client>| client.enabled && has_metadata_document(&client);
     let address = address_of(client_id).filter(|_| core.policy.metadata_documents);
     let Some(address) = address.filter(|_| core.catalog().client(client_id).is_some_and(is_renewed)) else {
@@ -268,24 +278,29 @@ pub(in crate::flow) async fn renew_client(
     let Some(stored) = stored.filter(has_metadata_document) else {
         return Ok(());
     };
-    let client = documented(core, &document, stored.clone(), now);
-    let catalog = core.catalog();
-    let may_change = |client: &Client| catalog.registrants().has_room_to_change(&stored, client);
-    let Some(client) = client
-        .ok()
-        .filter(|client| *client != stored && may_change(client))
-    else {
+    let described = documented(core, &document, stored.clone(), now);
+    let Some(client) = described.ok().filter(|client| *client != stored) else {
         return Ok(());
     };
-    core.store
-        .write("renew_client", move |tx| -> Result<_, StoreError> {
-            if CLIENTS.get(&*tx, &client.client_id)?.as_ref() == Some(&stored) {
-                CLIENTS.put(tx, &client.client_id, &client)?;
+    let room = ClientRoom::of(core);
+    let (before, renewed, room_in_tx) = (stored.clone(), client.clone(), room.clone());
+    let written = core
+        .store
+        .write("renew_client", move |tx| -> Result<_, TxError<Refusal>> {
+            let is_current = CLIENTS.get(&*tx, &renewed.client_id)?.as_ref() == Some(&before);
+            if is_current && !room_in_tx.put(tx, &renewed)? {
+                return Err(NO_ROOM_TO_RENEW.into());
             }
             Ok(())
         })
-        .await?;
-    Ok(publish(core, client_id).await?)
+        .await;
+    let published = if room.is_taken() {
+        publish_description(core, &room, Some(&stored), &client).await
+    } else {
+        publish(core, client_id).await
+    };
+    written?;
+    Ok(published?)
 }
 
 fn is_use_due(client: &Client, now: Timestamp) -> bool {
@@ -315,20 +330,32 @@ pub(in crate::flow) async fn record_use(core: &Core, client: &Client, now: Times
 /// Reads the stored record into the catalog, unless the catalog has it already.
 async fn publish(core: &Core, client_id: &str) -> Result<(), StoreError> {
     let catalog = core.catalog();
-    let before = catalog.client(client_id);
-    let Some(stored) = core
-        .store
-        .read(|snapshot| CLIENTS.get(snapshot, client_id))
-        .await?
-    else {
+    let read = core.store.read(|snapshot| CLIENTS.get(snapshot, client_id));
+    let Some(stored) = read.await? else {
         return Ok(());
     };
     let after = catalog.expand_scope(stored);
-    if before.as_ref().is_some_and(|before| **before == after) {
-        return Ok(());
+    match catalog.client(client_id) {
+        Some(before) if *before == after => Ok(()),
+        _ => core.reload_clients(slice::from_ref(&after.client_id)).await,
     }
-    core.reload_clients(slice::from_ref(&after.client_id)).await?;
-    if before.is_none_or(|before| before.metadata != after.metadata) {
+}
+
+/// Updates the catalog after a transaction that stores what the document says, and records that it was stored.
+async fn publish_description(
+    core: &Core,
+    room: &ClientRoom,
+    before: Option<&Client>,
+    described: &Client,
+) -> Result<(), StoreError> {
+    let client_id = described.client_id.as_str();
+    room.settle(core, client_id).await?;
+    let read = core.store.read(|snapshot| CLIENTS.get(snapshot, client_id));
+    let is_stored = read
+        .await?
+        .is_some_and(|stored| stored.metadata == described.metadata);
+    let is_new = before.is_none_or(|before| before.metadata != described.metadata);
+    if is_stored && is_new {
         audit::record(&Event::ClientDocumentStored { client_id });
     }
     Ok(())
@@ -381,7 +408,7 @@ mod tests {
             let documented = DocumentedClient {
                 client: described.clone(),
                 before: read.cloned(),
-                replaces: Vec::new(),
+                room: ClientRoom::of(&core),
             };
             let lookup = ClientLookup {
                 documented: Some(documented),

@@ -12,6 +12,7 @@ mod catalog_rows;
 pub mod check_password;
 pub mod client_check;
 pub mod client_lookup;
+mod client_room;
 pub mod clock_watermark;
 pub mod deliver;
 pub mod device;
@@ -379,14 +380,6 @@ impl Core {
         let most = self.policy.registration.most_clients;
         let used = || self.catalog().registrants().percent_used(most);
         self.policy.takes_registrants().then(used)
-    }
-
-    /// Removes those of these clients from the catalog that are not in the store any more.
-    pub(in crate::flow) async fn forget_removed(&self, client_ids: &[String]) -> Result<(), StoreError> {
-        match client_ids {
-            [] => Ok(()),
-            _ => self.reload_clients(client_ids).await,
-        }
     }
 
     /// Runs [`Store::stream`] on a thread that may block. `name` is in the error if `look` panics.

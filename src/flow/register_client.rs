@@ -1,11 +1,11 @@
 //! A client registers itself, and reads, changes and removes its registration: RFC 7591, RFC 7592.
 
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
 
 use uuid::Uuid;
 
 use super::client_check::{ClientRules, apply};
+use super::client_room::ClientRoom;
 use super::remove_client::remove_client;
 use super::{Core, FlowError};
 use crate::clock::Timestamp;
@@ -36,7 +36,7 @@ const REDIRECT_URI_ADDED: Refusal = Refusal::new(
 );
 const FULL: Refusal = Refusal::new(
     ErrorCode::TemporarilyUnavailable,
-    "as many clients as clients.most_registered allows have registered themselves",
+    "there is no room for one more client, or for a larger one: those that registered themselves keep their places",
 );
 
 /// A registered client, with the secrets that only this answer shows.
@@ -128,42 +128,24 @@ pub async fn register(
     };
     let rules = ClientRules::for_client(core);
     let client = replace_metadata(&rules, &requested, None, client, Some(&stored_secret))?;
-    let most = core.policy.registration.most_clients;
-    // Chosen in the transaction: it comes after all that are counted. In a store of one process, it may run twice, and
-    // chooses once.
-    let chosen = Arc::new(OnceLock::new());
-    let (row, catalog, in_place_of) = (client.clone(), Arc::clone(&core.catalog), Arc::clone(&chosen));
-    let is_shared = core.store.is_shared();
+    let room = ClientRoom::of(core);
+    let (row, room_in_tx) = (client.clone(), room.clone());
     let written = core
         .store
         .write("register_client", move |tx| -> Result<_, TxError<Refusal>> {
             check_initial_token(&*tx, token.as_ref(), now)?;
-            let catalog = catalog.load();
-            let choose = || catalog.registrants().put_in_place(&row, most);
-            let replaced = if is_shared {
-                catalog.registrants().replaced_by_newest(&row, most)
-            } else {
-                in_place_of.get_or_init(choose).clone()
-            };
-            let replaced = replaced.ok_or(FULL)?;
-            if let Some((id, _)) = &token {
-                use_initial_token(tx, id)?;
+            if !room_in_tx.put(tx, &row)? {
+                return Err(FULL.into());
             }
-            CLIENTS.put(tx, &row.client_id, &row)?;
-            Ok(remove_replaced(tx, &replaced)?)
+            match &token {
+                Some((id, _)) => Ok(use_initial_token(tx, id)?),
+                None => Ok(()),
+            }
         })
         .await;
-    let mut changed = chosen.get().cloned().flatten().unwrap_or_default();
-    changed.push(client.client_id.clone());
-    let reloaded = core.reload_clients(&changed).await;
-    let replaced = written?;
-    reloaded?;
-    for client_id in &replaced {
-        audit::record(&Event::ClientRegistrationRemoved {
-            client_id,
-            reason: "replaced",
-        });
-    }
+    let settled = room.settle(core, &client.client_id).await;
+    written?;
+    settled?;
     audit::record(&Event::ClientRegistered {
         client_id: &client.client_id,
         from,
@@ -184,19 +166,6 @@ fn sender(core: &Core, token: Option<Uuid>, from: IpAddr) -> Uuid {
             .sealer
             .pseudonym("network", customer_of(from).to_string().as_bytes()),
     }
-}
-
-/// Removes the clients whose place a newcomer takes, and returns their identifiers.
-pub(super) fn remove_replaced(tx: &mut dyn Tx, chosen: &[String]) -> Result<Vec<String>, StoreError> {
-    let mut removed = Vec::new();
-    for id in chosen {
-        let client = CLIENTS.get(&*tx, id)?;
-        if let Some(client) = client.filter(|client| client.held_by != Some(Holder::Users)) {
-            remove_client(tx, &client)?;
-            removed.push(client.client_id);
-        }
-    }
-    Ok(removed)
 }
 
 /// Refuses a token that does not allow a registration now. `token` is `None` if the service requires none.
@@ -285,11 +254,9 @@ pub async fn change(
     }
     let (stored_secret, client_secret) = draw_secret(core, now);
     let new_digest = stored_secret.digest;
-    let (rules, id, catalog) = (
-        ClientRules::for_client(core),
-        client_id.to_owned(),
-        core.catalog(),
-    );
+    let (rules, id) = (ClientRules::for_client(core), client_id.to_owned());
+    let room = ClientRoom::of(core);
+    let room_in_tx = room.clone();
     let written = core
         .store
         .write("change_registration", move |tx| -> Result<_, TxError<Refusal>> {
@@ -297,20 +264,19 @@ pub async fn change(
             let secret = Some(&stored_secret);
             let mut client = replace_metadata(&rules, &requested, Some(&before), before.clone(), secret)?;
             client.updated_at = now;
-            if !catalog.registrants().has_room_to_change(&before, &client) {
-                return Err(FULL.into());
-            }
             let is_known = |uri| before.redirect_uris.contains(uri);
             if !before.is_never_used() && !client.redirect_uris.iter().all(is_known) {
                 return Err(REDIRECT_URI_ADDED.into());
             }
-            CLIENTS.put(tx, &id, &client)?;
+            if !room_in_tx.put(tx, &client)? {
+                return Err(FULL.into());
+            }
             Ok(client)
         })
         .await;
-    let reloaded = core.reload_clients(&[client_id.to_owned()]).await;
+    let settled = room.settle(core, client_id).await;
     let client = written?;
-    reloaded?;
+    settled?;
     audit::record(&Event::ClientRegistrationChanged { client_id, from });
     let is_new = client.secrets.iter().any(|secret| secret.digest == new_digest);
     Ok(ClientInformation {

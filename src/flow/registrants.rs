@@ -71,6 +71,11 @@ impl State {
             ClientOrigin::DynamicRegistration | ClientOrigin::Operator => &mut self.registered,
         }
     }
+
+    fn weight_of(&self, client_id: &str) -> Option<usize> {
+        let row = self.rows.get(client_id)?;
+        Some(weight(&Client::decode(row).ok()?, row.len()))
+    }
 }
 
 /// The clients of one origin.
@@ -324,23 +329,16 @@ impl Registrants {
         left_out.split_off(kept)
     }
 
-    /// Whether a client may take the place of its present record: it is not larger, or there is room.
-    pub(super) fn has_room_to_change(&self, before: &Client, client: &Client) -> bool {
-        let weight_of = |client| weight(client, encoded(client).len());
-        let (old, new) = (weight_of(before), weight_of(client));
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        new <= old || state.tally(client.origin).bytes + new - old <= self.room
-    }
-
-    /// The clients that have to go so that this one has room. There may be `most` of each origin. `None` if there is no
-    /// room even so. If far too many are there, only some of them go: each newcomer brings the number down.
+    /// The clients that have to go so that this one has room: a new one, or one that grows. There may be `most` of each
+    /// origin. `None` if there is no room even so. If far too many are there, only some of them go: each newcomer brings the
+    /// number down.
     pub(super) fn replaced_by(&self, client: &Client, most: usize) -> Option<Vec<String>> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         self.replaced_in(&state, client, most)
     }
 
-    /// Adds a new client in place of those of [`Registrants::replaced_by`], and returns these. Of clients that come at once,
-    /// each counts the others.
+    /// Adds a client, or replaces it, in place of those of [`Registrants::replaced_by`], and returns these. Of clients that
+    /// come at once, each counts the others.
     pub(super) fn put_in_place(&self, client: &Client, most: usize) -> Option<Vec<String>> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         let replaced = self.replaced_in(&state, client, most)?;
@@ -365,17 +363,22 @@ impl Registrants {
 
     fn replaced_in(&self, state: &State, client: &Client, most: usize) -> Option<Vec<String>> {
         let tally = state.tally(client.origin);
-        let (mut count, mut bytes) = (
-            tally.count + 1,
-            tally.bytes + weight(client, encoded(client).len()),
-        );
+        let bytes = weight(client, encoded(client).len());
+        let before = state.weight_of(&client.client_id);
+        if before.is_some_and(|before| bytes <= before) {
+            return Some(Vec::new());
+        }
+        let mut count_over = match before {
+            Some(_) => 0,
+            None => (tally.count + 1).saturating_sub(most),
+        };
+        let mut bytes_over = (tally.bytes + bytes - before.unwrap_or(0)).saturating_sub(self.room);
         let mut replaced = Vec::new();
-        let mut in_turn = tally.in_turn();
-        while (count > most || bytes > self.room) && replaced.len() < MOST_REPLACED {
-            let id = in_turn.next()?;
-            let row = state.rows.get(id)?;
-            count -= 1;
-            bytes -= weight(&Client::decode(row).ok()?, row.len());
+        let mut others = tally.in_turn().filter(|id| ***id != *client.client_id);
+        while (count_over > 0 || bytes_over > 0) && replaced.len() < MOST_REPLACED {
+            let id = others.next()?;
+            count_over = count_over.saturating_sub(1);
+            bytes_over = bytes_over.saturating_sub(state.weight_of(id)?);
             replaced.push(id.to_string());
         }
         Some(replaced)

@@ -5,6 +5,7 @@ use std::thread;
 
 use idsvc::oauth::client::ClientOrigin;
 use idsvc::oauth::registration::RegistrationPolicy;
+use idsvc::store::StoreError;
 use idsvc::store::tables::CLIENTS;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -190,6 +191,113 @@ async fn the_memory_of_clients_bounds_their_number_too() {
         .registrants()
         .count(ClientOrigin::DynamicRegistration);
     assert_eq!(read_again, kept);
+}
+
+/// Metadata of about 2 KiB.
+fn long(number: usize) -> Value {
+    json!({
+        "redirect_uris": [format!("https://app.example/{number}")],
+        "post_logout_redirect_uris": [format!("https://app.example/{}", "p".repeat(1900))],
+    })
+}
+
+fn small_room() -> RegistrationPolicy {
+    RegistrationPolicy {
+        room: 32 << 10,
+        ..open(10_000)
+    }
+}
+
+#[tokio::test]
+async fn a_registration_that_grows_takes_the_place_of_another() {
+    let server = limited(small_room()).await;
+    let register = async |metadata: &Value, from: &str| {
+        let reply = server.register(metadata).header("x-forwarded-for", from).await;
+        server.advance(1);
+        server.registered(&reply)
+    };
+    let honest = register(&web(), "198.51.100.7").await;
+    let mut of_attacker = Vec::new();
+    for number in 0..8 {
+        of_attacker.push(register(&long(number), "192.0.2.1").await);
+    }
+    let is_there = async |registrant: &Registrant| registrant.manage(&server, "GET").await.status == 200;
+    let oldest = async || {
+        for (index, registrant) in of_attacker.iter().enumerate() {
+            if is_there(registrant).await {
+                return index;
+            }
+        }
+        of_attacker.len()
+    };
+    let before = oldest().await;
+    let audit = Audit::listen();
+    let mut larger = long(9);
+    let uris = ["p", "q"].map(|name| format!("https://app.example/{}", name.repeat(1900)));
+    larger["post_logout_redirect_uris"] = json!(uris);
+    let change = honest.change(&server, larger);
+    assert_eq!(change.header("x-forwarded-for", "198.51.100.7").await.status, 200);
+    let removed = audit.take(&["client_registration_removed"]);
+    assert!(!removed.is_empty());
+    assert!(removed.iter().all(|event| event["reason"] == "replaced"));
+    assert_eq!(oldest().await, before + removed.len());
+    assert!(is_there(&honest).await);
+}
+
+#[tokio::test]
+async fn registrations_that_grow_at_once_do_not_go_past_the_room() {
+    let server = limited(small_room()).await;
+    let mut registrants = Vec::new();
+    for number in 0..12 {
+        let from = format!("198.51.100.{number}");
+        let reply = server.register(&web()).header("x-forwarded-for", &from).await;
+        registrants.push(server.registered(&reply));
+    }
+    let mut changes = JoinSet::new();
+    for (number, registrant) in registrants.iter().enumerate() {
+        let from = format!("198.51.100.{number}");
+        let change = registrant.change(&server, long(number));
+        changes.spawn(change.header("x-forwarded-for", &from).into_future());
+    }
+    let replies = changes.join_all().await;
+    // Some have made room for others before their own change.
+    assert!(replies.iter().all(|reply| [200, 401].contains(&reply.status)));
+    assert!(replies.iter().any(|reply| reply.status == 200));
+    assert!(server.app.core.registrant_room_used() <= Some(100));
+    let stored = server
+        .app
+        .core
+        .store
+        .read(|snapshot| CLIENTS.scan(snapshot, .., usize::MAX));
+    let catalog = server.app.core.catalog();
+    let count = catalog.registrants().count(ClientOrigin::DynamicRegistration);
+    assert_eq!(stored.await.unwrap().len(), count);
+}
+
+/// At a start with less memory, some of the stored clients have no room.
+#[tokio::test]
+async fn a_client_without_room_at_the_start_is_removed_as_replaced() {
+    let server = limited(small_room()).await;
+    let first = server.registrant(&long(0)).await;
+    let id = first.party.client_id().to_owned();
+    let core = &server.app.core;
+    let copies = core
+        .store
+        .write("test_store", move |tx| -> Result<_, StoreError> {
+            let mut client = CLIENTS.get(&*tx, &id)?.unwrap();
+            for number in 0..20 {
+                client.client_id = format!("copy-{number}");
+                CLIENTS.put(tx, &client.client_id, &client)?;
+            }
+            Ok(())
+        });
+    copies.await.unwrap();
+    core.reload_catalog().await.unwrap();
+    let audit = Audit::listen();
+    sweep_all(&server).await;
+    let removed = audit.take(&["client_registration_removed"]);
+    assert!(removed.len() >= 10, "{}", removed.len());
+    assert!(removed.iter().all(|event| event["reason"] == "replaced"));
 }
 
 /// One address can register only a limited number of clients. Refused registrations do not count.

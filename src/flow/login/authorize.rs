@@ -122,8 +122,10 @@ pub async fn begin_authorization(
                         Ok(transaction::issue(tx, *grant, slot, &found, now)?)
                     },
                 )
-                .await?;
-            lookup.publish(core).await?;
+                .await;
+            let published = lookup.publish(core).await;
+            let issued = issued?;
+            published?;
             issued
         }
     };

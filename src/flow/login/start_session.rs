@@ -206,7 +206,10 @@ pub(in crate::flow) async fn start_session(
                 ended: started.ended,
             })))
         })
-        .await?;
+        .await;
+    let published = login.client_lookup.publish(core).await;
+    let written = written?;
+    published?;
     complete(at, written, &proven, drawn, &code).await
 }
 
@@ -242,7 +245,6 @@ async fn complete(
         }
         Written::Error(error) => return Ok(SessionStart::TransactionError(error)),
     };
-    login.client_lookup.publish(core).await?;
     let user = record_identified(core, login, written.identified, proven, now);
     session::record_ended(core, written.ended, now);
     anonymous_upgrade::record(written.step.linked());

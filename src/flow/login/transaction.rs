@@ -495,8 +495,10 @@ where
                 )?)
             },
         )
-        .await?;
-    login.client_lookup.publish(core).await?;
+        .await;
+    let published = login.client_lookup.publish(core).await;
+    let result = result?;
+    published?;
     anonymous_upgrade::record(result.linked());
     Ok(result.destination(login.sealed.clone(), &code, &core.policy.issuer))
 }

@@ -168,16 +168,67 @@ fn far_too_many_clients_become_fewer_with_each_newcomer() {
     assert_eq!(left, 10);
 }
 
+fn grown(client: &Client, bytes: usize) -> Client {
+    let mut grown = client.clone();
+    grown.client_name = Some("a".repeat(bytes));
+    grown
+}
+
+/// These clients, and no room for more.
+fn full(clients: &[Client]) -> Registrants {
+    let bytes: usize = clients
+        .iter()
+        .map(|client| weight(client, encoded(client).len()))
+        .sum();
+    let registrants = Registrants::new(2 * bytes);
+    for client in clients {
+        registrants.put(client);
+    }
+    registrants
+}
+
 #[test]
-fn a_client_that_grows_needs_room() {
-    let small = client(1, 1, 1);
-    let registrants = Registrants::new(4096);
-    registrants.put(&small);
-    let mut large = small.clone();
-    large.redirect_uris = vec!["https://app.example/".to_owned() + &"a".repeat(2000)];
-    assert!(!registrants.has_room_to_change(&small, &large));
-    assert!(registrants.has_room_to_change(&large, &small));
-    assert!(held(std::slice::from_ref(&small)).has_room_to_change(&small, &large));
+fn a_client_that_grows_makes_room_like_a_newcomer_and_does_not_take_its_own_place() {
+    let clients = [client(1, 7, 1), client(2, 7, 2), client(3, 7, 3), client(4, 8, 1)];
+    let registrants = full(&clients);
+    let large = grown(&clients[0], 200);
+    let replaced = registrants.put_in_place(&large, 3).unwrap();
+    assert_eq!(replaced, ["client-2"], "their number is not looked at");
+    assert_eq!(registrants.count(ClientOrigin::MetadataDocument), 3);
+    assert_eq!(
+        registrants.replaced_by(&clients[0], 1),
+        Some(Vec::new()),
+        "it shrinks"
+    );
+}
+
+#[test]
+fn a_client_does_not_grow_if_the_others_keep_their_places() {
+    let mut clients = [client(1, 7, 1), client(2, 8, 1), client(3, 8, 2)];
+    for other in &mut clients[1..] {
+        other.held_by = Some(Holder::Users);
+    }
+    let small = &clients[0];
+    let registrants = full(&clients);
+    assert_eq!(registrants.put_in_place(&grown(small, 200), MANY), None);
+    let kept = registrants.get("client-1", |client| client).unwrap();
+    assert_eq!(*kept, *small);
+    let roomy = held(&clients);
+    assert_eq!(roomy.put_in_place(&grown(small, 200), MANY), Some(Vec::new()));
+}
+
+/// Each of them has room, but not all.
+#[test]
+fn clients_that_grow_at_once_count_each_other() {
+    let clients: Vec<_> = (0..4).map(|number| client(number, number, 1)).collect();
+    let registrants = Registrants::new(16 << 10);
+    clients.iter().for_each(|client| registrants.put(client));
+    std::thread::scope(|scope| {
+        for client in &clients {
+            scope.spawn(|| registrants.put_in_place(&grown(client, 2000), MANY));
+        }
+    });
+    assert!(registrants.percent_used(MANY) <= 100);
 }
 
 #[test]

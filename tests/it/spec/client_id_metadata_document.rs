@@ -11,6 +11,7 @@ use idsvc::net::outbound::OutboundPolicy;
 use idsvc::oauth::ApiFields;
 use idsvc::oauth::authorize::UntrustedRedirect;
 use idsvc::oauth::client::{Client, ClientOrigin, GrantType};
+use idsvc::oauth::policy::Policy;
 use idsvc::pages::text::EN;
 use idsvc::random::Random;
 use idsvc::store::tables::{CLIENTS, CONSENTS};
@@ -38,10 +39,21 @@ impl Scene {
     }
 
     async fn start_reaching(change: impl FnOnce(&mut OutboundPolicy)) -> Self {
+        Self::start_with(change, |_| {}).await
+    }
+
+    async fn start_with(
+        change: impl FnOnce(&mut OutboundPolicy),
+        change_policy: impl FnOnce(&mut Policy),
+    ) -> Self {
         let website = Upstream::start().await;
         let mut terms = website.terms();
         change(&mut terms);
-        let server = Server::start_reaching(&terms, |policy| policy.metadata_documents = true).await;
+        let server = Server::start_reaching(&terms, |policy| {
+            policy.metadata_documents = true;
+            change_policy(policy);
+        })
+        .await;
         let alice = server.user("alice").await;
         let app = server.unregistered(&format!("{}/client", website.issuer), CALLBACK);
         let scene = Self {
@@ -649,6 +661,74 @@ async fn the_keys_of_the_document_count_as_they_are_now() {
         "invalid_client",
         "the keys of before are gone"
     );
+}
+
+/// The keys of the record may be revoked, so they do not count because there is no room for the new ones.
+#[tokio::test]
+async fn a_client_whose_document_has_grown_without_room_for_it_is_refused_until_it_fits() {
+    let scene = Scene::start_with(|_| {}, |policy| policy.registration.room = 6144).await;
+    let (old, new) = (scene.website.key(), scene.website.next_key());
+    scene.publish(&members_with_key(old));
+    let page = scene
+        .alice
+        .browser()
+        .authorize(&scene.app.request())
+        .await
+        .sign_in()
+        .await;
+    let code = page.allow().await.callback().code();
+    let redeem = scene
+        .post_signed("authorization_code", old)
+        .with("code", &code)
+        .with("redirect_uri", CALLBACK)
+        .with("code_verifier", crate::harness::relying_party::VERIFIER);
+    let tokens = redeem.await.tokens();
+    let mut members = members_with_key(new);
+    let uris = ["p", "q"].map(|name| format!("https://app.example/{}", name.repeat(1900)));
+    members["post_logout_redirect_uris"] = json!(uris);
+    scene.publish(&members);
+    scene.server.advance(300);
+    let refresh = |key| {
+        let call = scene.post_signed("refresh_token", key);
+        call.with("refresh_token", tokens.refresh_token())
+    };
+    for key in [old, new] {
+        let refused = refresh(key).await;
+        assert_eq!(
+            (refused.status, &*refused.error()),
+            (503, "temporarily_unavailable")
+        );
+    }
+    let pushed = scene.signed("/oauth2/par", old).await;
+    assert_eq!(
+        (pushed.status, &*pushed.error()),
+        (503, "temporarily_unavailable")
+    );
+    scene.page_for(scene.app.client_id()).await;
+    scene.publish(&members_with_key(new));
+    scene.server.advance(300);
+    assert_eq!(refresh(old).await.error(), "invalid_client");
+    refresh(new).await.tokens();
+}
+
+#[tokio::test]
+async fn a_client_that_makes_room_for_another_document_is_recorded() {
+    let scene = Scene::start_with(|_| {}, |policy| policy.registration.most_clients = 1).await;
+    scene.app.code(&scene.alice.browser()).await;
+    let other_id = format!("{}/other", scene.website.issuer);
+    let mut document = scene.document();
+    document["client_id"] = json!(other_id);
+    scene.website.say("/other", Say::Json(document));
+    let other = scene.server.unregistered(&other_id, CALLBACK);
+    let bob = scene.server.user("bob").await;
+    let audit = Audit::listen();
+    other.code(&bob.browser()).await;
+    let removed = audit.take(&["client_registration_removed"]);
+    let expected = json!({
+        "event": "client_registration_removed", "client_id": scene.app.client_id(), "reason": "replaced",
+    });
+    assert_eq!(removed, [expected]);
+    assert_eq!(scene.stored(), None);
 }
 
 #[tokio::test]
