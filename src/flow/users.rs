@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::factors;
 use super::failed_passwords;
+use super::login::lost_factors;
 use super::login::remembered_device;
 use super::login::session;
 use super::login::session::EndedSessions;
@@ -107,9 +108,10 @@ impl EndedByProof {
         for factor in &self.factors {
             let factor = factor.kind.name();
             audit::record(&Event::FactorRemoved { user, factor });
+            core.outbox_filled.notify_one();
         }
         if let Some(reason) = self.wait {
-            audit::record(&Event::LostFactorsWaitEnded { user, reason });
+            lost_factors::record_end(user, reason);
         }
         session::record_ended(core, self.sessions, now);
     }

@@ -66,7 +66,7 @@ pub struct User {
     /// When the user last secured the account by the link of a notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secured_at: Option<Timestamp>,
-    /// When the second step ends, because the user has none of the factors any more.
+    /// When the second step ends, because the user has none of the factors any more: see [`User::factors_end`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub factors_end_at: Option<Timestamp>,
     /// When the user last changed the e-mail address.
@@ -159,6 +159,19 @@ impl User {
     pub fn may_change_email(&self, now: Timestamp) -> bool {
         let changed_at = self.email_changed_at;
         changed_at.is_none_or(|at| now >= at + OneTimeLink::NOTICE_LIFETIME)
+    }
+
+    /// Whether the user has secured the account by the link of a notice, and the links of that time have not all expired.
+    pub fn is_secured(&self, now: Timestamp) -> bool {
+        self.secured_at
+            .is_some_and(|at| now.since(at) < OneTimeLink::NOTICE_LIFETIME)
+    }
+
+    /// When the second step ends, because the user has none of the factors any more. `None` too if that was a week ago, and
+    /// the user has not signed in since.
+    pub fn factors_end(&self, now: Timestamp) -> Option<Timestamp> {
+        self.factors_end_at
+            .filter(|end| now < *end + OneTimeLink::NOTICE_LIFETIME)
     }
 
     /// Sets or removes the phone number. A new one is not verified.

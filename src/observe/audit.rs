@@ -149,8 +149,8 @@ events! { 'a
     LostFactorsWaitEnded = "lost_factors_wait_ended": warn(%user, reason) {
         /// The user.
         user: Uuid,
-        /// `factor` if the user signed in with a factor, `secured` if the account was secured again, `operator` if a command
-        /// ended it, `over` if a sign-in after it removed the factors.
+        /// `factor` if the user showed a factor, `secured` if the account was secured again, `operator` if a command ended
+        /// it, `over` if a sign-in after it removed the factors, `expired` if there was none for a week.
         reason: &'a str,
     }
     /// A user answered the consent page.

@@ -255,7 +255,7 @@ sentences! {
     mail_factor_removed_subject: Place, "Subject; `{}` is the product.";
     mail_factor_removed_lead: Place, "What happened; `{}` is the product.";
     mail_factors_end_subject: Place, "Subject; `{}` is the product.";
-    mail_factors_end_lead: Place, "What happens in a day, and how to stop it; `{}` is the product.";
+    mail_factors_end_lead: Place, "What the sign-in does after a day, and how to stop it; `{}` is the product.";
     mail_address_subject: Place, "Subject.";
     mail_address_lead: Place, "First sentence.";
     mail_address_why: Place, "Why this mail came.";

@@ -284,6 +284,77 @@ async fn a_person_who_has_no_factor_left_waits_a_day_and_every_address_is_told()
     let ended = audit.take(&["factor_removed", "lost_factors_wait_ended"]);
     assert_eq!(ended.len(), 3, "the app, its codes, and the wait");
     assert_eq!(ended[2]["reason"], "over");
+    let mails = server.mails().await;
+    let is_of_removal = |mail: &&Mail| matches!(mail.message.content, Content::FactorRemoved { .. });
+    let mut told = mails.iter().filter(is_of_removal);
+    let told = (told.next().unwrap(), told.next().is_none());
+    assert_eq!((told.0.message.to.as_str(), told.1), ("new@example.com", true));
+    assert_eq!(press(&server, told.0).await.heading(), EN.secured_title);
+}
+
+/// Months later, the password alone must not be enough.
+#[tokio::test]
+async fn a_wait_that_no_sign_in_follows_for_a_week_is_void() {
+    for (days, is_void) in [(7, false), (9, true), (90, true)] {
+        let (server, acme, alice, _, asked) = Box::pin(at_second_step()).await;
+        asked.browser().submit(&none_left(&asked).unwrap()).await;
+        server.mails().await;
+        server.advance(days * DAY);
+        let (admin, who) = (server.admin(), "alice@example.com".to_owned());
+        let shown = admin.call(user::ShowUser { who: who.clone() }).await.unwrap();
+        let factors = admin.call(user::ListFactors { who }).await.unwrap();
+        let is_shown = [shown.factors_end_at.is_some(), factors.factors_end_at.is_some()];
+        assert_eq!(is_shown, [!is_void; 2], "{days}");
+        let audit = Audit::listen();
+        let next = half(&alice, &acme).await;
+        assert_eq!(is_signed_in(&next), !is_void, "{days}");
+        assert!(none_left(&next).is_none());
+        assert_eq!(
+            reasons_of_ends(&audit),
+            [if is_void { "expired" } else { "over" }]
+        );
+        assert_eq!(
+            server.factors_of(&alice).len(),
+            if is_void { 2 } else { 0 },
+            "{days}"
+        );
+        assert_eq!(server.mails().await.is_empty(), is_void, "{days}");
+    }
+}
+
+#[tokio::test]
+async fn a_code_on_the_account_page_ends_the_wait() {
+    let (server, _, alice) = scene().await;
+    let browser = alice.browser();
+    let (app, _) = enrol(&server, &browser).await;
+    for name in ["email", "password"] {
+        let now = server.app.core.clock.now();
+        let begin = move |user: &mut idsvc::identity::User| user.factors_end_at = Some(now);
+        server.change_user(&alice, begin).await;
+        let audit = Audit::listen();
+        let typed = async |proof: &str| {
+            let page = at(&browser, "/account/profile").await;
+            let page = if name == "email" {
+                page
+            } else {
+                at(&browser, "/account/security").await
+            };
+            let filled = form(&page, name).with("current-password", proof);
+            let field = if name == "email" { "email" } else { "new-password" };
+            let value = if name == "email" { "new@example.com" } else { NEW };
+            browser.submit(&filled.with(field, value)).await
+        };
+        typed("000000").await;
+        assert!(reasons_of_ends(&audit).is_empty(), "{name}");
+        server.advance(STEP);
+        typed(&app.code(&server, 0)).await;
+        assert_eq!(reasons_of_ends(&audit), ["factor"], "{name}");
+        let user = idsvc::admin::user::ShowUser {
+            who: "alice@example.com".to_owned(),
+        };
+        let shown = server.admin().call(user).await.unwrap();
+        assert_eq!(shown.factors_end_at, None, "{name}");
+    }
 }
 
 /// Why waits ended.

@@ -51,11 +51,12 @@ impl Operation for ListFactors {
     type Output = UserFactors;
 
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<UserFactors>> {
+        let now = admin.core.clock.now();
         let read = admin.read(|snapshot| {
             let user = find(snapshot, &self.who)?;
             Ok(UserFactors {
                 factors: FactorView::all(&of_user(snapshot, user.uuid)?),
-                factors_end_at: user.factors_end_at,
+                factors_end_at: user.factors_end(now),
                 uuid: user.uuid,
                 account_id: user.account_id,
             })

@@ -44,6 +44,7 @@ pub use self::view::UserView;
 use super::groups::group_ids;
 use super::operation::{Done, Operation};
 use super::{Admin, AdminRefusal, AdminResult, AdminTxError, already_exists, check_text, claim, not_found};
+use crate::flow::login::lost_factors::record_end;
 use crate::flow::logout_notice;
 use crate::identity::{LoginName, User};
 use crate::oauth::group::Groups;
@@ -200,9 +201,13 @@ async fn change<O: Operation>(
         user.updated_at = now;
         put(tx, Some(&before), &user)?;
         more(tx, user.uuid)?;
-        Ok(user)
+        let ends_wait = before.factors_end_at.is_some() && user.factors_end_at.is_none();
+        Ok((user, ends_wait))
     });
-    let user = write.await?;
+    let (user, ends_wait) = write.await?;
+    if ends_wait {
+        record_end(user.uuid, "operator");
+    }
     let view = UserView::of(&user, admin.core.catalog().groups(), None);
     Ok(Done::about(user.uuid, view))
 }

@@ -5,7 +5,7 @@ use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult};
 use crate::flow::factors::remove_all;
 use crate::flow::failed_passwords;
-use crate::flow::login::lost_factors::{end_wait, record_end_by_operator};
+use crate::flow::login::lost_factors::{end_wait, record_end};
 use crate::flow::notice::DrawnNotice;
 use crate::mail::Content;
 use crate::observe::audit;
@@ -50,7 +50,7 @@ impl Operation for ResetFactors {
         });
         let (removed, waited) = write.await?;
         if waited {
-            record_end_by_operator(uuid);
+            record_end(uuid, "operator");
         }
         core.outbox_filled.notify_one();
         for (_, factor) in &removed {

@@ -27,6 +27,7 @@ impl Operation for ShowUser {
                 applications: Some(applications(snapshot, &catalog, user.uuid, now)?),
                 failed_passwords: FAILED_PASSWORDS.get(snapshot, &user.uuid)?,
                 factors: FactorView::all(&of_user(snapshot, user.uuid)?),
+                factors_end_at: user.factors_end(now),
                 ..UserView::of(&user, catalog.groups(), None)
             })
         });

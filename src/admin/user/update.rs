@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{KIND, UserFields, UserView, apply_fields, change, find};
+use super::{KIND, UserFields, UserView, apply_fields, change};
 use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult, about, all_or_none, check_account_id, claim};
-use crate::flow::login::lost_factors::{end_wait, record_end_by_operator};
+use crate::flow::login::lost_factors::end_wait;
 use crate::identity::User;
 use crate::store::engine::Tx;
 use crate::store::tables::FAILED_PASSWORDS;
@@ -36,8 +36,6 @@ impl Operation for UpdateUser {
 
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<UserView>> {
         let who = self.who.clone();
-        let keep_factors = self.keep_factors;
-        let found = admin.read(|snapshot| find(snapshot, &self.who)).await?;
         let groups = Arc::clone(admin.core.catalog().groups());
         let change_user = move |user: &mut User| {
             let mut faults = Vec::new();
@@ -50,7 +48,7 @@ impl Operation for UpdateUser {
                 check_account_id(&mut faults, account_id);
                 user.account_id = text::map_width(account_id);
             }
-            if keep_factors {
+            if self.keep_factors {
                 end_wait(user);
             }
             apply_fields(user, &self.fields, &groups, &mut faults);
@@ -62,10 +60,6 @@ impl Operation for UpdateUser {
             }
             Ok(())
         };
-        let done = change::<Self>(admin, who, change_user, reset).await?;
-        if keep_factors && found.factors_end_at.is_some() {
-            record_end_by_operator(found.uuid);
-        }
-        Ok(done)
+        change::<Self>(admin, who, change_user, reset).await
     }
 }

@@ -59,7 +59,8 @@ pub struct UserView {
     /// The factors, in the answer to `user show`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub factors: Vec<FactorView>,
-    /// When the wait is over after which the password removes the factors, because the user has said that none is left.
+    /// When the wait is over after which the password removes the factors, because the user has said that none is left: in the
+    /// answer to `user show`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub factors_end_at: Option<Timestamp>,
     /// Whether the user may be given tokens.
@@ -92,7 +93,7 @@ impl UserView {
             applications: None,
             failed_passwords: None,
             factors: Vec::new(),
-            factors_end_at: user.factors_end_at,
+            factors_end_at: None,
             enabled: user.enabled,
             created_at: user.created_at,
             updated_at: user.updated_at,

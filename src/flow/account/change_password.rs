@@ -6,7 +6,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::factors::{is_enough, record_removed};
-use super::present_proof::{PresentProof, Proven};
+use super::present_proof::{PresentProof, Proven, SpentProof};
 use super::{ActionResult, present_proof};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
@@ -124,9 +124,9 @@ async fn try_change(
             if user.password != checked {
                 return Ok(None);
             }
-            if !proven.spend(tx, &user, now)? {
+            let Some(spent) = proven.spend(tx, &mut user, now)? else {
                 return Ok(Some(ActionResult::Unproven));
-            }
+            };
             if !chosen.is_empty() && !is_enough(&*tx, &live, &proven)? {
                 return Ok(Some(ActionResult::SignInRequired));
             }
@@ -157,6 +157,7 @@ async fn try_change(
                 user,
                 ended,
                 removed,
+                spent,
             })))
         })
         .await?;
@@ -172,6 +173,7 @@ struct Changed {
     user: User,
     ended: EndedSessions,
     removed: Vec<Factor>,
+    spent: SpentProof,
 }
 
 /// What follows the commit.
@@ -181,11 +183,13 @@ fn complete(core: &Core, changed: Changed, drawn: DrawnSession, now: Timestamp) 
         user: changed,
         ended,
         removed,
+        spent,
     } = changed;
     let user = changed.uuid;
     core.outbox_filled.notify_one();
     audit::record(&Event::PasswordChanged { user, session: id });
     record_removed(core, user, &removed);
+    spent.record();
     session::record_ended(core, ended, now);
     PasswordChange::Changed {
         session: drawn.cookie(id),

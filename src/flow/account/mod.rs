@@ -17,7 +17,7 @@ pub mod present_proof;
 pub mod request_email;
 pub mod view;
 
-use self::present_proof::{PresentProof, Proven};
+use self::present_proof::{PresentProof, Proven, SpentProof};
 use super::browser::Browser;
 use super::login::session;
 use super::login::session::LiveSession;
@@ -100,16 +100,19 @@ where
     };
     let (presented, lifetimes) = (browser.session.clone(), core.policy.lifetimes.session);
     let user = live.user.uuid;
-    let act = move |tx: &mut dyn Tx| {
+    let act = move |tx: &mut dyn Tx| -> Result<_, StoreError> {
         let live = session::find(&*tx, presented.as_ref(), lifetimes, now)?;
-        let Some(live) = live.filter(|live| live.user.uuid == user && proven.suffices_in(live, now)) else {
-            return Ok(ActionResult::SignInRequired);
+        let live = live.filter(|live| live.user.uuid == user && proven.suffices_in(live, now));
+        let Some(mut live) = live else {
+            return Ok((ActionResult::SignInRequired, None));
         };
-        if !proven.spend(tx, &live.user, now)? {
-            return Ok(ActionResult::Unproven);
-        }
+        let Some(spent) = proven.spend(tx, &mut live.user, now)? else {
+            return Ok((ActionResult::Unproven, None));
+        };
         session::touch(tx, &live, lifetimes, now)?;
-        action(tx, live, &proven)
+        Ok((action(tx, live, &proven)?, Some(spent)))
     };
-    Ok(core.store.write(name, act).await?)
+    let (result, spent) = core.store.write(name, act).await?;
+    spent.iter().for_each(SpentProof::record);
+    Ok(result)
 }

@@ -12,17 +12,19 @@ use zeroize::Zeroizing;
 use crate::clock::Timestamp;
 use crate::flow::check_password::check_password;
 use crate::flow::factors::{self, Answer, answer_second_step, matching, passkey_of, use_up};
+use crate::flow::login::lost_factors::{end_wait, record_end};
 use crate::flow::login::session::LiveSession;
 use crate::flow::passkey_challenge::{self, ChallengePlace};
 use crate::flow::verified_passkey::VerifiedPasskey;
 use crate::flow::{Core, Failure, failed_passwords};
-use crate::identity::{Factor, OneTimeLink, User};
+use crate::identity::{Factor, User};
 use crate::limit::password_attempt::PasswordAttempt;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::password::PasswordHash;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
+use crate::store::tables::USERS;
 use crate::text;
 use crate::webauthn::response::AuthenticationResponse;
 
@@ -77,8 +79,30 @@ impl Proven {
         self.shows_factor() || live.session.is_fresh(now)
     }
 
-    /// Uses the proof up. Returns whether it is still good: a code or a response is good for one action.
-    pub(super) fn spend(&self, tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<bool, StoreError> {
+    /// Uses the proof up. `None` if it is no longer good: a code or a response is good for one action. A factor ends the
+    /// wait of a user who said that none is left.
+    pub(super) fn spend(
+        &self,
+        tx: &mut dyn Tx,
+        user: &mut User,
+        now: Timestamp,
+    ) -> Result<Option<SpentProof>, StoreError> {
+        if !self.is_used_up(tx, user, now)? {
+            return Ok(None);
+        }
+        let may_wait = user.factors_end_at.is_some() || user.secured_at.is_some();
+        let mut ends_wait = false;
+        if may_wait && self.shows_factor() {
+            ends_wait = end_wait(user);
+            USERS.put(tx, &user.uuid, user)?;
+        }
+        Ok(Some(SpentProof {
+            user: user.uuid,
+            ends_wait,
+        }))
+    }
+
+    fn is_used_up(&self, tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<bool, StoreError> {
         match self {
             Self::Password(hash) => Ok(user.password.as_ref() == Some(hash)),
             Self::Code { factor, answer } => {
@@ -89,6 +113,21 @@ impl Proven {
             Self::Passkey(verified) => Ok(verified.user == user.uuid && verified.use_up(tx, now)?),
             Self::Nothing => Ok(has_nothing(user, &factors::of_user(&*tx, user.uuid)?, now)),
             Self::SignIn => Ok(true),
+        }
+    }
+}
+
+/// What ended because a proof was used.
+pub(super) struct SpentProof {
+    user: Uuid,
+    ends_wait: bool,
+}
+
+impl SpentProof {
+    /// Records it, after the commit.
+    pub(super) fn record(&self) {
+        if self.ends_wait {
+            record_end(self.user, "factor");
         }
     }
 }
@@ -119,8 +158,7 @@ pub(super) async fn verify(
 /// Whether the user signs in at a provider or by mail only. Who has just secured the account has no password for the moment,
 /// and a thief may have a session that goes on.
 fn has_nothing(user: &User, factors: &[(Uuid, Factor)], now: Timestamp) -> bool {
-    let is_secured = |at| now.since(at) < OneTimeLink::NOTICE_LIFETIME;
-    user.password.is_none() && factors.is_empty() && !user.secured_at.is_some_and(is_secured)
+    user.password.is_none() && factors.is_empty() && !user.is_secured(now)
 }
 
 async fn verify_typed(

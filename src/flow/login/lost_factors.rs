@@ -1,7 +1,8 @@
 //! A user who has secured the account by the link of a notice, and has none of the factors any more.
 //!
 //! The mailbox alone must not undo the second step. So the user says on its page that no factor is left, is told by mail at
-//! every address, and waits. A sign-in with a factor ends the wait. When it is over, the next sign-in removes the factors.
+//! every address, and waits. A factor ends the wait, in a sign-in or in a form of the account page. When it is over, the next
+//! sign-in with the password removes the factors. If there is none for a week, the factors stay.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,13 +11,13 @@ use uuid::Uuid;
 
 use super::pending_sign_in::PendingSignIn;
 use super::session::AuthenticationEvent;
+use super::start_session::Identified;
 use crate::clock::Timestamp;
 use crate::flow::notice::DrawnNotice;
 use crate::flow::outbox::DrawnMail;
-use crate::flow::users::EndedByProof;
 use crate::flow::{Core, Failure, factors};
 use crate::identity::claim::parse_email;
-use crate::identity::{AuthenticationMethod, OneTimeLink, SecondFactor, User};
+use crate::identity::{AuthenticationMethod, SecondFactor, User};
 use crate::mail::{Content, Message};
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -29,11 +30,8 @@ const WAIT: Duration = Duration::from_hours(24);
 
 /// Whether this sign-in is by the password that followed a secured account, so that its user may say that no factor is left.
 pub fn may_begin(pending: &PendingSignIn, now: Timestamp) -> bool {
-    let user = &pending.user;
-    let is_secured = user
-        .secured_at
-        .is_some_and(|at| now.since(at) < OneTimeLink::NOTICE_LIFETIME);
-    is_secured && pending.raised.is_none() && pending.first.factor == AuthenticationMethod::Password
+    let is_by_password = pending.first.factor == AuthenticationMethod::Password;
+    pending.user.is_secured(now) && pending.raised.is_none() && is_by_password
 }
 
 /// Begins the wait. One that has begun goes on. Returns when it ends; `None` if the sign-in no longer counts.
@@ -58,8 +56,12 @@ pub async fn begin_wait(
         let Some(mut user) = user.filter(|user| first.is_valid(user, now)) else {
             return Ok(None);
         };
-        if let Some(end) = user.factors_end_at {
+        if let Some(end) = user.factors_end(now) {
             return Ok(Some(Wait { end, is_new: false }));
+        }
+        // A factor may have been shown since.
+        if !user.is_secured(now) {
+            return Ok(None);
         }
         let end = now + WAIT;
         user.factors_end_at = Some(end);
@@ -90,9 +92,8 @@ pub fn end_wait(user: &mut User) -> bool {
     user.factors_end_at.take().is_some()
 }
 
-/// Records that an operator ended the wait of a user.
-pub fn record_end_by_operator(user: Uuid) {
-    let reason = "operator";
+/// Records that the wait of a user ended for this reason, after the commit.
+pub fn record_end(user: Uuid, reason: &'static str) {
     audit::record(&Event::LostFactorsWaitEnded { user, reason });
 }
 
@@ -111,15 +112,31 @@ fn mail_to_account_id(core: &Core, user: &User, now: Timestamp) -> Result<Option
     DrawnMail::draw(core, &message, now).map(Some)
 }
 
+/// The notice that a sign-in with the password removes the factors. `None` if the user does not wait for that.
+pub(in crate::flow) fn removal_notice(
+    core: &Core,
+    user: &User,
+    now: Timestamp,
+) -> Result<Option<Box<DrawnNotice>>, StoreError> {
+    if user.factors_end(now).is_none() {
+        return Ok(None);
+    }
+    let content = |link| Content::FactorRemoved { at: now, link };
+    Ok(DrawnNotice::draw(core, user, content, now)?.map(Box::new))
+}
+
 /// Ends a wait in the transaction of a sign-in: a factor ends it, or that it may begin, and after it the password removes
-/// the factors that were there when it began. What ended is added to `proof`.
+/// the factors that were there when it began. A wait that nobody has used for a week is void. What ended is added to the
+/// proof.
 pub(super) fn settle(
     tx: &mut dyn Tx,
-    user: &mut User,
-    proof: &mut EndedByProof,
+    identified: &mut Identified,
     event: &AuthenticationEvent,
     now: Timestamp,
 ) -> Result<(), StoreError> {
+    let Identified {
+        user, proof, removal, ..
+    } = identified;
     let shows_factor = event.factor.is_passkey()
         || matches!(
             event.second_factor,
@@ -128,8 +145,12 @@ pub(super) fn settle(
     let is_password = event.factor == AuthenticationMethod::Password;
     let reason = match user.factors_end_at {
         _ if shows_factor => "factor",
+        Some(_) if user.factors_end(now).is_none() => "expired",
         Some(end) if is_password && now >= end => {
             let removed = factors::remove_these(tx, user.uuid, |_, factor| factor.added_at + WAIT <= end)?;
+            if !removed.is_empty() {
+                removal.iter().try_for_each(|notice| notice.put(tx))?;
+            }
             proof.add_factors(removed);
             "over"
         }

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use zeroize::Zeroizing;
 
 use super::destination::BrowserRedirect;
+use super::lost_factors;
 use super::session::AuthenticationEvent;
-use super::start_session::{Identify, SessionStart, start_session};
+use super::start_session::{Identified, Identify, SessionStart, start_session};
 use super::transaction;
 use super::transaction::BrowserLogin;
 use crate::flow::check_password::check_password;
@@ -114,6 +115,7 @@ async fn verify_password(
     } else {
         None
     };
+    let removal = lost_factors::removal_notice(core, user, now)?;
     let event = AuthenticationEvent {
         name: Some(credentials.name.clone()),
         notice,
@@ -132,7 +134,10 @@ async fn verify_password(
             USERS.put(tx, &uuid, &user)?;
         }
         failed_passwords::reset_passwords(tx, uuid)?;
-        Ok(Some(user.into()))
+        Ok(Some(Identified {
+            removal: removal.clone(),
+            ..user.into()
+        }))
     });
     let started = match start_session(at, event, identify).await? {
         SessionStart::Started(started) => started,

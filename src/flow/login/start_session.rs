@@ -42,6 +42,8 @@ pub(in crate::flow) struct Identified {
     pub(in crate::flow) proof: EndedByProof,
     /// The notice of what was added in this sign-in. It is about the session, if that begins.
     pub(in crate::flow) notice: Option<Box<DrawnNotice>>,
+    /// The notice of factors that go because the user has waited without them ([`lost_factors`]).
+    pub(in crate::flow) removal: Option<Box<DrawnNotice>>,
     /// Whether the user was anonymous until now.
     pub(in crate::flow) was_anonymous: bool,
 }
@@ -54,6 +56,7 @@ impl From<User> for Identified {
             ended: Vec::new(),
             proof: EndedByProof::default(),
             notice: None,
+            removal: None,
             was_anonymous: false,
         }
     }
@@ -153,8 +156,7 @@ pub(in crate::flow) async fn start_session(
             };
             identified.was_anonymous =
                 record.note_account(transaction.purpose.anonymous(), identified.user.uuid);
-            let Identified { user, proof, .. } = &mut identified;
-            lost_factors::settle(tx, user, proof, &event, now)?;
+            lost_factors::settle(tx, &mut identified, &event, now)?;
             let (rule, user) = (policy.accounts.second_factor, &identified.user);
             let is_required =
                 second_factor_rule::is_required(&*tx, user, &purpose, rule, &remembered, &event)?;

@@ -5,6 +5,7 @@ use uuid::Uuid;
 use super::redeem_result::{ChosenPassword, RedeemResult};
 use super::{find, use_up};
 use crate::flow::check_password::is_present_password;
+use crate::flow::login::lost_factors;
 use crate::flow::login::session::AuthenticationEvent;
 use crate::flow::login::start_session::{Identified, Identify, SessionStart, start_session};
 use crate::flow::login::transaction::BrowserLogin;
@@ -49,6 +50,7 @@ pub(super) async fn reset_password(
         |link| Content::PasswordChanged { at: now, link },
         now,
     )?;
+    let removal = lost_factors::removal_notice(core, &user, now)?;
     let (secret, transaction) = (secret.clone(), login.transaction.id);
     let identify: Identify = Box::new(move |tx| {
         let is_here = |link: &OneTimeLink| link.was_mailed_or_requested_in(transaction);
@@ -78,6 +80,7 @@ pub(super) async fn reset_password(
         Ok(Some(Identified {
             ended,
             proof,
+            removal: removal.clone(),
             ..user.into()
         }))
     });

@@ -162,10 +162,11 @@ fn draw(
 
 /// What is offered to a user who has none of the factors any more.
 fn loss(request: &SecondStepRequest<'_>) -> Option<FactorLoss> {
-    if let Some(end) = request.pending.user.factors_end_at {
+    let now = request.context.now;
+    if let Some(end) = request.pending.user.factors_end(now) {
         return Some(FactorLoss::Waiting(end.in_utc()));
     }
-    lost_factors::may_begin(request.pending, request.context.now).then_some(FactorLoss::Offered)
+    lost_factors::may_begin(request.pending, now).then_some(FactorLoss::Offered)
 }
 
 /// The page. `retry_after` is the number of seconds to wait, if there were too many attempts.
