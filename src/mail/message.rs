@@ -68,8 +68,8 @@ pub enum Content {
     },
     /// A person wants to use this address from now on.
     VerifyAddress {
-        /// The account identifier of the user who typed the address.
-        account_id: String,
+        /// The name of the user who typed the address; none if the user has no name that says nothing more.
+        account_id: Option<String>,
         /// Confirms the address.
         link: String,
     },

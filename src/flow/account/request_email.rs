@@ -10,7 +10,7 @@ use crate::flow::one_time_link::request_mail::check_address;
 use crate::flow::outbox::DrawnMail;
 use crate::flow::{Core, Failure};
 use crate::identity::claim::parse_email;
-use crate::identity::{LinkPurpose, LoginName, OneTimeLink};
+use crate::identity::{LinkPurpose, LoginName, OneTimeLink, User};
 use crate::mail::{Content, Message};
 use crate::store::login_names;
 
@@ -71,7 +71,7 @@ pub async fn request_email(
         languages: Some(typed.language),
         client_id: None,
         content: Content::VerifyAddress {
-            account_id: live.user.account_id.clone(),
+            account_id: name_in_mails(&live.user).map(str::to_owned),
             link: link.address(&core.policy.issuer),
         },
     };
@@ -92,4 +92,58 @@ pub async fn request_email(
     .await?;
     core.outbox_filled.notify_one();
     Ok(result.map(|()| EmailRequest::Sent))
+}
+
+/// How a mail to an address that anybody typed names the account: by an identifier of one word or two, else by the address
+/// that the user has proven. Another identifier may be a sentence, or be a link in mail programs. The scripts up to Cyrillic
+/// put spaces between words.
+fn name_in_mails(user: &User) -> Option<&str> {
+    const LONGEST: usize = 64;
+    let name = user.account_id.as_str();
+    let is_letter = |c: char| c.is_alphanumeric() && c < '\u{530}';
+    let is_word = |word: &str| !word.is_empty() && word.chars().all(is_letter);
+    let is_short = name.chars().count() <= LONGEST && name.split(['_', '-']).count() <= 2;
+    if is_short && name.split(['_', '-']).all(is_word) {
+        return Some(name);
+    }
+    user.email.as_deref().filter(|_| user.email_verified)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn the_name_of_an_account_brings_neither_a_sentence_nor_a_link_into_a_mail_to_others() {
+        let named = |account_id: &str, is_proven: bool| {
+            let mut user = User::local(Uuid::nil(), "a@example.com", "", Timestamp::from_seconds(0));
+            account_id.clone_into(&mut user.account_id);
+            user.email_verified = is_proven;
+            name_in_mails(&user).map(str::to_owned)
+        };
+        for name in ["alice", "jürgen", "Алиса", "alice-2", "alice_smith"] {
+            assert_eq!(named(name, false).as_deref(), Some(name));
+        }
+        for phrase in [
+            "",
+            "alice@example.com",
+            "up:www.evil.example",
+            "www.evil.example",
+            "evil.example",
+            "Your-account-is-locked.Call-555",
+            "Your-account-is-locked-Call-555",
+            "up:Your account is locked. Call 555 0100",
+            "up:https://evil.example",
+            "evil.example/login@evil.example",
+            "a\u{a0}b",
+            "a\r\nb",
+            "您的账户已被锁定请致电5550100",
+            &"a".repeat(65),
+        ] {
+            assert_eq!(named(phrase, false), None, "{phrase}");
+            assert_eq!(named(phrase, true).as_deref(), Some("a@example.com"), "{phrase}");
+        }
+    }
 }
