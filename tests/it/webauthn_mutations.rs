@@ -5,13 +5,16 @@ use std::collections::BTreeSet;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use idsvc::flow::factors;
+use idsvc::identity::{FactorKind, Passkey as StoredPasskey};
+use idsvc::pages::text::EN;
 use idsvc::webauthn::cbor::{self, Value};
 use idsvc::webauthn::{NewCredential, WebAuthnError};
 use serde_json::{Value as Json, json};
 
 use crate::harness::authenticator::Passkey;
 use crate::harness::report::{amount, report};
-use crate::harness::scene;
+use crate::harness::{Person, Server, scene};
 use crate::passkeys::{data, passkey_form, store};
 use crate::webauthn_vectors::{RegistrationVector, RelyingParty, Vector, vectors};
 
@@ -103,18 +106,19 @@ fn with_data(parts: &Parts<'_>, data: &[u8]) -> Vec<u8> {
     [parts.before, &head, data].concat()
 }
 
-/// What is accepted says what stands in the data. If the credential signed the data, it is what was signed.
-fn check_registration(accepted: &NewCredential, object: &[u8], original: &RegistrationVector) {
+/// A member of an attestation object that was accepted.
+fn member<'a>(object: &'a [u8], name: &str) -> Option<Value<'a>> {
     let Ok(Value::Map(members)) = cbor::in_any_order(object) else {
         panic!("no map is accepted")
     };
-    let member = |name| {
-        members
-            .iter()
-            .find(|(key, _)| *key == Value::Text(name))
-            .map(|(_, value)| value)
-    };
-    let Some(Value::Bytes(data)) = member("authData") else {
+    let mut members = members.into_iter();
+    let found = members.find(|(key, _)| *key == Value::Text(name));
+    found.map(|(_, value)| value)
+}
+
+/// What is accepted says what stands in the data. If the credential signed the data, it is what was signed.
+fn check_registration(accepted: &NewCredential, object: &[u8], original: &RegistrationVector) {
+    let Some(Value::Bytes(data)) = member(object, "authData") else {
         panic!("it has no data")
     };
     let end = 55 + accepted.id.len();
@@ -123,12 +127,12 @@ fn check_registration(accepted: &NewCredential, object: &[u8], original: &Regist
     assert_eq!(accepted.sign_count.to_be_bytes(), data[33..37]);
     assert_eq!(data[32] & 0x45, 0x45, "present, verified, attested");
     assert_eq!(&data[..32], &parts(&original.attestation_object).data[..32]);
-    let Some(Value::Map(statement)) = member("attStmt") else {
+    let Some(Value::Map(statement)) = member(object, "attStmt") else {
         panic!("it has no statement")
     };
     let has_certificate = statement.iter().any(|(key, _)| *key == Value::Text("x5c"));
-    if member("fmt") == Some(&Value::Text("packed")) && !has_certificate {
-        assert_eq!(*data, parts(&original.attestation_object).data);
+    if member(object, "fmt") == Some(Value::Text("packed")) && !has_certificate {
+        assert_eq!(data, parts(&original.attestation_object).data);
     }
 }
 
@@ -218,13 +222,46 @@ fn changed_bytes_of_passkeys_neither_panic_nor_are_accepted_for_what_was_signed(
     );
 }
 
-/// A member of the response, with changed bytes.
-fn changed_in(response: &Json, member: &str, numbers: &mut Numbers) -> String {
-    let mut response = response.clone();
+/// The bytes of a member of the response.
+fn bytes_of(response: &Json, member: &str) -> Vec<u8> {
     let part = response["response"][member].as_str().unwrap();
-    let part = mutated(&URL_SAFE_NO_PAD.decode(part).unwrap(), numbers);
+    URL_SAFE_NO_PAD.decode(part).unwrap()
+}
+
+/// A response with changed bytes in a member.
+fn changed_in(response: &Json, member: &str, numbers: &mut Numbers) -> Json {
+    let mut response = response.clone();
+    let part = mutated(&bytes_of(&response, member), numbers);
     response["response"][member] = json!(URL_SAFE_NO_PAD.encode(part));
-    response.to_string()
+    response
+}
+
+/// Takes the passkey of the user away, if one was stored.
+async fn take(server: &Server, person: &Person) -> Option<StoredPasskey> {
+    let user = person.user.uuid;
+    let removed = server
+        .app
+        .core
+        .store
+        .write("test_factors", move |tx| factors::remove_all(tx, user));
+    let mut removed = removed.await.unwrap().into_iter();
+    removed.find_map(|(_, factor)| match factor.kind {
+        FactorKind::Passkey(passkey) => Some(passkey),
+        _ => None,
+    })
+}
+
+/// Nobody signs a registration without an attestation. So what is stored is what stands in the data, and is of this service.
+fn check_stored(stored: &StoredPasskey, changed: &[u8], original: &[u8]) {
+    let Some(Value::Bytes(data)) = member(changed, "authData") else {
+        panic!("it has no data")
+    };
+    let end = 55 + stored.credential_id.len();
+    assert_eq!(stored.credential_id, data[55..end]);
+    assert_eq!(stored.public_key, data[end..end + stored.public_key.len()]);
+    assert_eq!(stored.sign_count.to_be_bytes(), data[33..37]);
+    assert_eq!(data[32] & 0x45, 0x45, "present, verified, attested");
+    assert_eq!(data[..32], parts(original).data[..32], "of this service");
 }
 
 #[tokio::test]
@@ -233,15 +270,24 @@ async fn changed_passkeys_are_refused_on_the_pages() {
     let passkey = Passkey::new(alice.user.uuid.as_bytes());
     let browser = alice.browser();
     browser.visit("/account/security").await.sign_in().await;
-    let mut numbers = Numbers(7);
+    let (mut numbers, mut refused) = (Numbers(7), 0);
     for _ in 0..40 {
         let page = browser.visit("/account/security").await;
         let created = passkey.create(&data(&page, "challenge").unwrap());
         let changed = changed_in(&created, "attestationObject", &mut numbers);
-        let form = page.account_form("passkey").with("passkey", &changed);
+        let form = page.account_form("passkey").with("passkey", &changed.to_string());
         let answer = browser.submit(&form).await;
         assert!(answer.status < 500, "{}", answer.text());
+        let stored = take(&server, &alice).await;
+        let says_added = answer.text().contains(EN.passkey_added);
+        assert_eq!(says_added, stored.is_some(), "{}", answer.text());
+        let [changed, original] = [&changed, &created].map(|object| bytes_of(object, "attestationObject"));
+        match stored {
+            Some(stored) => check_stored(&stored, &changed, &original),
+            None => refused += usize::from(changed != original),
+        }
     }
+    assert!((20..40).contains(&refused), "{refused} of 40 are refused");
     store(&server, &alice, &passkey).await;
     for round in 0..60 {
         let login = server.browser().authorize(&acme.request()).await;
@@ -250,7 +296,7 @@ async fn changed_passkeys_are_refused_on_the_pages() {
         let changed = changed_in(&response, member, &mut numbers);
         let answer = login
             .browser()
-            .submit(&passkey_form(&login).with("passkey", &changed))
+            .submit(&passkey_form(&login).with("passkey", &changed.to_string()))
             .await;
         assert!(answer.status < 500, "{}", answer.text());
         assert!(answer.header("location").is_none(), "{round}: {member} {changed}");

@@ -83,6 +83,7 @@ async fn with_64_mib_the_service_lives_through_5000_connections_and_answers() {
         ),
     );
     assert_eq!(running.ended(), None, "{}", service.log());
+    assert_eq!(group.kills(), 0);
     running.kill();
 }
 
@@ -142,6 +143,7 @@ fn with_64_mib_the_service_lives_with_all_that_strangers_can_register() {
         most = most.max(memory(&running, "RssAnon"));
     }
     assert_eq!(running.ended(), None, "{}", service.log());
+    assert_eq!(group.kills(), 0);
     report(
         name,
         &format!(
