@@ -1,6 +1,6 @@
 //! Runs `idsvc serve`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -49,10 +49,10 @@ pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<()
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    let config_flag = |file: &PathBuf| format!(" --config {}", file.display());
+    let config_flag = |file: &PathBuf| format!(" --config {}", in_shell(file));
     let commands = format!(
         "idsvc --data-dir {}{}",
-        config.settings.data_dir.display(),
+        in_shell(&config.settings.data_dir),
         global.config.as_ref().map(config_flag).unwrap_or_default()
     );
     let announce = |announcement: &Announcement<'_>| match announce(announcement, &commands, output) {
@@ -101,4 +101,31 @@ fn announce(
         dev::USER,
         example.password.as_str()
     ))
+}
+
+/// A path as a word of a shell (POSIX section 2.2.2).
+fn in_shell(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@,=%".contains(c);
+    if path.chars().all(is_plain) {
+        return path.into_owned();
+    }
+    format!("'{}'", path.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_a_blank_is_one_word_of_a_shell() {
+        for (path, word) in [
+            ("/var/lib/idsvc", "/var/lib/idsvc"),
+            ("./dev data", "'./dev data'"),
+            ("/it's", r"'/it'\''s'"),
+            ("/$HOME", "'/$HOME'"),
+        ] {
+            assert_eq!(in_shell(Path::new(path)), word);
+        }
+    }
 }
