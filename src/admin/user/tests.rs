@@ -142,6 +142,36 @@ async fn a_name_that_was_given_up_is_free() {
 }
 
 #[tokio::test]
+async fn a_user_without_a_password_must_change_none() {
+    let core = core();
+    let update = |who: &str, must_change: bool| UpdateUser {
+        who: who.to_owned(),
+        email: None,
+        account_id: None,
+        reset_failed_passwords: false,
+        keep_factors: false,
+        fields: UserFields {
+            must_change_password: Some(must_change),
+            ..UserFields::default()
+        },
+    };
+    let without = AddUser {
+        password: NewPassword::None,
+        ..request("alice@example.com")
+    };
+    admin(&core).call(without).await.unwrap();
+    let refused = refusal(admin(&core).call(update("alice@example.com", true)).await);
+    assert_faults(&refused, &[(FaultCode::NotAllowed, &["must_change_password"])]);
+    admin(&core)
+        .call(update("alice@example.com", false))
+        .await
+        .unwrap();
+    admin(&core).call(request("bob@example.com")).await.unwrap();
+    let changed = admin(&core).call(update("bob@example.com", true)).await.unwrap();
+    assert!(changed.must_change_password);
+}
+
+#[tokio::test]
 async fn what_is_said_of_an_address_is_said_of_the_one_that_comes_along() {
     let core = core();
     let fields = |number: &str, claims: &[(&str, &str)]| UserFields {
@@ -196,10 +226,7 @@ async fn nobody_is_given_a_type_that_is_no_persons_and_who_has_it_keeps_it() {
     let alice = admin(&core).call(request("alice@example.com")).await.unwrap();
     let reserved: [(FaultCode, &[&str]); 1] = [(FaultCode::NotAllowed, &["user_type"])];
     for word in ["client", "anonymous"] {
-        let new = AddUser {
-            fields: typed(word),
-            ..request("bob@example.com")
-        };
+        let new = AddUser { fields: typed(word) };
         assert_faults(&refusal(admin(&core).call(new).await), &reserved);
         let changed = admin(&core).call(change(typed(word))).await;
         assert_faults(&refusal(changed), &reserved);
@@ -429,7 +456,6 @@ async fn a_password_that_no_browser_sends_is_not_given_to_anybody() {
     ] {
         let bob = AddUser {
             password: given(untypable),
-            ..request("bob@example.com")
         };
         let set = SetPassword {
             who: "alice@example.com".to_owned(),

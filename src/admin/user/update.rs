@@ -7,6 +7,7 @@ use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult, about, all_or_none, check_account_id, claim};
 use crate::flow::login::lost_factors::end_wait;
 use crate::identity::User;
+use crate::oauth::FaultCode;
 use crate::store::engine::Tx;
 use crate::store::tables::FAILED_PASSWORDS;
 use crate::text;
@@ -52,6 +53,10 @@ impl Operation for UpdateUser {
                 end_wait(user);
             }
             apply_fields(user, &self.fields, &groups, &mut faults);
+            if self.fields.must_change_password == Some(true) && user.password.is_none() {
+                let detail = "the user has no password that must be changed: set one with user set-password";
+                faults.push(FaultCode::NotAllowed.at(["must_change_password"], detail));
+            }
             all_or_none(about(KIND, &self.who, faults).collect())
         };
         let reset = move |tx: &mut dyn Tx, user| {
