@@ -139,10 +139,10 @@ pub enum UntrustedRedirect {
     /// redirect URI beside it (RFC 9101 section 7).
     #[error("{}", .0.description)]
     Refused(Refusal),
-    /// An error that the client must not get by redirect: it registered itself and nobody has allowed it (RFC 9700 section
-    /// 4.11.2).
+    /// An error that the client must not get by redirect: it registered itself or has a metadata document, and nobody has
+    /// allowed it (RFC 9700 section 4.11.2).
     #[error(
-        "{}: {}. The error is not sent to the application: it registered itself, and nobody is signed in who has allowed it before",
+        "{}: {}. The error is not sent to the application: it registered itself or has a metadata document, and nobody is signed in who has allowed it before",
         .0.code.as_str(), .0.description
     )]
     NotAllowedBefore(Refusal),
