@@ -18,6 +18,7 @@ pub mod deliver;
 pub mod device;
 pub mod dpop_nonce;
 mod dry_run;
+pub mod factor_wait;
 pub mod factors;
 pub mod failed_passwords;
 pub mod grant_policy;

@@ -6,9 +6,9 @@ use std::sync::PoisonError;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::factor_wait;
 use super::factors;
 use super::failed_passwords;
-use super::login::lost_factors;
 use super::login::remembered_device;
 use super::login::session;
 use super::login::session::EndedSessions;
@@ -111,7 +111,7 @@ impl EndedByProof {
             core.outbox_filled.notify_one();
         }
         if let Some(reason) = self.wait {
-            lost_factors::record_end(user, reason);
+            factor_wait::record_end(user, reason);
         }
         session::record_ended(core, self.sessions, now);
     }

@@ -327,21 +327,18 @@ async fn a_code_on_the_account_page_ends_the_wait() {
     let (server, _, alice) = scene().await;
     let browser = alice.browser();
     let (app, _) = enrol(&server, &browser).await;
-    for name in ["email", "password"] {
+    for (name, field, value) in [
+        ("email", "email", "new@example.com"),
+        ("password", "new-password", NEW),
+    ] {
         let now = server.app.core.clock.now();
         let begin = move |user: &mut idsvc::identity::User| user.factors_end_at = Some(now);
         server.change_user(&alice, begin).await;
         let audit = Audit::listen();
         let typed = async |proof: &str| {
-            let page = at(&browser, "/account/profile").await;
-            let page = if name == "email" {
-                page
-            } else {
-                at(&browser, "/account/security").await
-            };
+            let section = if name == "email" { "profile" } else { name };
+            let page = at(&browser, &format!("/account/{section}")).await;
             let filled = form(&page, name).with("current-password", proof);
-            let field = if name == "email" { "email" } else { "new-password" };
-            let value = if name == "email" { "new@example.com" } else { NEW };
             browser.submit(&filled.with(field, value)).await
         };
         typed("000000").await;

@@ -44,7 +44,7 @@ pub use self::view::UserView;
 use super::groups::group_ids;
 use super::operation::{Done, Operation};
 use super::{Admin, AdminRefusal, AdminResult, AdminTxError, already_exists, check_text, claim, not_found};
-use crate::flow::login::lost_factors::record_end;
+use crate::flow::factor_wait::record_end;
 use crate::flow::logout_notice;
 use crate::identity::{LoginName, User};
 use crate::oauth::group::Groups;

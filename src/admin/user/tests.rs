@@ -142,36 +142,6 @@ async fn a_name_that_was_given_up_is_free() {
 }
 
 #[tokio::test]
-async fn a_user_without_a_password_must_change_none() {
-    let core = core();
-    let update = |who: &str, must_change: bool| UpdateUser {
-        who: who.to_owned(),
-        email: None,
-        account_id: None,
-        reset_failed_passwords: false,
-        keep_factors: false,
-        fields: UserFields {
-            must_change_password: Some(must_change),
-            ..UserFields::default()
-        },
-    };
-    let without = AddUser {
-        password: NewPassword::None,
-        ..request("alice@example.com")
-    };
-    admin(&core).call(without).await.unwrap();
-    let refused = refusal(admin(&core).call(update("alice@example.com", true)).await);
-    assert_faults(&refused, &[(FaultCode::NotAllowed, &["must_change_password"])]);
-    admin(&core)
-        .call(update("alice@example.com", false))
-        .await
-        .unwrap();
-    admin(&core).call(request("bob@example.com")).await.unwrap();
-    let changed = admin(&core).call(update("bob@example.com", true)).await.unwrap();
-    assert!(changed.must_change_password);
-}
-
-#[tokio::test]
 async fn what_is_said_of_an_address_is_said_of_the_one_that_comes_along() {
     let core = core();
     let fields = |number: &str, claims: &[(&str, &str)]| UserFields {

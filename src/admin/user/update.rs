@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{KIND, UserFields, UserView, apply_fields, change};
 use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult, about, all_or_none, check_account_id, claim};
-use crate::flow::login::lost_factors::end_wait;
+use crate::flow::factor_wait::end_wait;
 use crate::identity::User;
 use crate::oauth::FaultCode;
 use crate::store::engine::Tx;
@@ -66,5 +66,47 @@ impl Operation for UpdateUser {
             Ok(())
         };
         change::<Self>(admin, who, change_user, reset).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::tests::{admin, assert_faults, core, refusal};
+    use crate::admin::user::{AddUser, NewPassword};
+
+    #[tokio::test]
+    async fn a_user_without_a_password_must_change_none() {
+        let core = core();
+        let update = |who: &str, must_change: bool| UpdateUser {
+            who: who.to_owned(),
+            email: None,
+            account_id: None,
+            reset_failed_passwords: false,
+            keep_factors: false,
+            fields: UserFields {
+                must_change_password: Some(must_change),
+                ..UserFields::default()
+            },
+        };
+        for (email, password) in [
+            ("alice@example.com", NewPassword::None),
+            ("bob@example.com", NewPassword::Generated),
+        ] {
+            let add = AddUser {
+                email: email.to_owned(),
+                password,
+                fields: UserFields::default(),
+            };
+            admin(&core).call(add).await.unwrap();
+        }
+        let refused = refusal(admin(&core).call(update("alice@example.com", true)).await);
+        assert_faults(&refused, &[(FaultCode::NotAllowed, &["must_change_password"])]);
+        admin(&core)
+            .call(update("alice@example.com", false))
+            .await
+            .unwrap();
+        let changed = admin(&core).call(update("bob@example.com", true)).await.unwrap();
+        assert!(changed.must_change_password);
     }
 }

@@ -11,8 +11,8 @@ use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
 use crate::flow::check_password::check_password;
+use crate::flow::factor_wait::{end_wait, record_end};
 use crate::flow::factors::{self, Answer, answer_second_step, matching, passkey_of, use_up};
-use crate::flow::login::lost_factors::{end_wait, record_end};
 use crate::flow::login::session::LiveSession;
 use crate::flow::passkey_challenge::{self, ChallengePlace};
 use crate::flow::verified_passkey::VerifiedPasskey;

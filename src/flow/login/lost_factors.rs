@@ -7,14 +7,13 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::pending_sign_in::PendingSignIn;
 use super::session::AuthenticationEvent;
-use super::start_session::Identified;
 use crate::clock::Timestamp;
+use crate::flow::factor_wait::end_wait;
 use crate::flow::notice::DrawnNotice;
 use crate::flow::outbox::DrawnMail;
+use crate::flow::users::EndedByProof;
 use crate::flow::{Core, Failure, factors};
 use crate::identity::claim::parse_email;
 use crate::identity::{AuthenticationMethod, SecondFactor, User};
@@ -86,17 +85,6 @@ struct Wait {
     is_new: bool,
 }
 
-/// Ends the wait of a user, and that one may begin. Returns whether there was one. The caller stores the user.
-pub fn end_wait(user: &mut User) -> bool {
-    user.secured_at = None;
-    user.factors_end_at.take().is_some()
-}
-
-/// Records that the wait of a user ended for this reason, after the commit.
-pub fn record_end(user: Uuid, reason: &'static str) {
-    audit::record(&Event::LostFactorsWaitEnded { user, reason });
-}
-
 /// The mail to the account identifier, if that is an address and another one.
 fn mail_to_account_id(core: &Core, user: &User, now: Timestamp) -> Result<Option<DrawnMail>, StoreError> {
     let address = parse_email(&user.account_id).ok();
@@ -130,13 +118,12 @@ pub(in crate::flow) fn removal_notice(
 /// proof.
 pub(super) fn settle(
     tx: &mut dyn Tx,
-    identified: &mut Identified,
+    user: &mut User,
+    proof: &mut EndedByProof,
+    removal: Option<&DrawnNotice>,
     event: &AuthenticationEvent,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let Identified {
-        user, proof, removal, ..
-    } = identified;
     let shows_factor = event.factor.is_passkey()
         || matches!(
             event.second_factor,

@@ -156,7 +156,10 @@ pub(in crate::flow) async fn start_session(
             };
             identified.was_anonymous =
                 record.note_account(transaction.purpose.anonymous(), identified.user.uuid);
-            lost_factors::settle(tx, &mut identified, &event, now)?;
+            let Identified {
+                user, proof, removal, ..
+            } = &mut identified;
+            lost_factors::settle(tx, user, proof, removal.as_deref(), &event, now)?;
             let (rule, user) = (policy.accounts.second_factor, &identified.user);
             let is_required =
                 second_factor_rule::is_required(&*tx, user, &purpose, rule, &remembered, &event)?;
