@@ -22,6 +22,9 @@ pub use self::standstill::BEAT_INTERVAL;
 /// The time when this was written. A correct clock never shows less.
 pub const EARLIEST: Timestamp = Timestamp::from_seconds(1_790_000_000);
 
+/// A clock that is further from the time that several nodes share counts as wrong.
+pub const LARGEST_DIFFERENCE: Duration = Duration::from_secs(10);
+
 /// How far a stored time may lie ahead of the clock: clocks are corrected.
 const CLOCK_SLACK: Duration = Duration::from_hours(1);
 
@@ -130,6 +133,12 @@ pub struct Arrival {
 }
 
 impl Arrival {
+    /// Whether a node stored `stored` as the present after this request may have come. `now` is the present: what lies
+    /// further ahead than clocks may differ was stored before the clock was set back, and tells nothing.
+    pub fn may_precede(self, stored: Duration, now: Duration) -> bool {
+        self.earliest < stored && stored <= now.saturating_add(LARGEST_DIFFERENCE)
+    }
+
     /// The time of the request, for all that is decided by whole seconds.
     pub fn now(self) -> Timestamp {
         Timestamp(self.read_at.as_secs())
@@ -177,7 +186,7 @@ impl Clock {
         let read_at = self.since_epoch();
         let waited = match self {
             Self::Shared(shared) => shared.standstill.longest_wait(uptime()),
-            // Nobody else has answered meanwhile.
+            // No other node has answered while this one stood still.
             Self::System | Self::Manual(_) => Duration::ZERO,
         };
         Arrival {
@@ -249,6 +258,25 @@ mod tests {
         assert!((EARLIEST + CLOCK_SLACK + second).is_ahead_of(EARLIEST));
         assert!(!(EARLIEST + CLOCK_SLACK + second).is_ahead_of(EARLIEST - second));
         assert!(!EARLIEST.is_ahead_of(Timestamp(0)));
+    }
+
+    #[test]
+    fn a_request_precedes_what_was_stored_since_and_not_what_a_clock_ahead_has_stored() {
+        let second = Duration::from_secs(1);
+        let (read_at, now) = (second * 1000, second * 1060);
+        let arrival = Arrival {
+            read_at,
+            earliest: second * 997,
+        };
+        for (stored, precedes) in [
+            (997, false),
+            (998, true),
+            (1060, true),
+            (1070, true),
+            (1071, false),
+        ] {
+            assert_eq!(arrival.may_precede(second * stored, now), precedes, "{stored}");
+        }
     }
 
     #[test]

@@ -146,13 +146,17 @@ pub const OVERTAKEN: Refusal = Refusal::new(
 );
 
 /// Whether a code was redeemed for `family` after this request with it may have come. Its client may have repeated it at
-/// another node, if this one was paused. Then it is no replay, and gets no tokens.
-pub fn has_overtaken(family: Uuid, arrival: Arrival) -> bool {
+/// another node, if this one was paused. Then it is no replay, and gets no tokens. `now` is when that is decided.
+pub fn has_overtaken(family: Uuid, arrival: Arrival, now: Duration) -> bool {
     let redeemed_at = family.get_timestamp().map(|drawn_at| {
         let (seconds, nanos) = drawn_at.to_unix();
         Duration::new(seconds, nanos)
     });
-    redeemed_at.is_some_and(|redeemed_at| arrival.earliest + LONGEST_RACE < redeemed_at)
+    let after_race = Arrival {
+        earliest: arrival.earliest + LONGEST_RACE,
+        ..arrival
+    };
+    redeemed_at.is_some_and(|redeemed_at| after_race.may_precede(redeemed_at, now))
 }
 
 /// The result of presenting a code.
@@ -367,19 +371,24 @@ mod tests {
     #[test]
     fn a_request_that_came_long_before_the_code_was_redeemed_is_no_replay() {
         let family = Timestamp::from_seconds(1_800_000_000).id_with(&[7; 10]);
-        let overtaken = |millis| {
+        let overtaken = |millis, waited| {
             let earliest = Duration::from_millis(millis);
-            has_overtaken(
-                family,
-                Arrival {
-                    read_at: earliest,
-                    earliest,
-                },
-            )
+            let arrival = Arrival {
+                read_at: earliest,
+                earliest,
+            };
+            has_overtaken(family, arrival, earliest + Duration::from_secs(waited))
         };
-        assert!(overtaken(1_799_999_998_999));
-        assert!(!overtaken(1_799_999_999_000), "a race");
-        assert!(!overtaken(1_800_000_000_001));
+        assert!(overtaken(1_799_999_998_999, 2));
+        assert!(
+            overtaken(1_799_999_998_999, 0),
+            "the clock of another node is ahead"
+        );
+        assert!(!overtaken(1_799_999_999_000, 2), "a race");
+        assert!(!overtaken(1_800_000_000_001, 2));
+        let hour_before = 1_799_996_400_000;
+        assert!(overtaken(hour_before, 3600));
+        assert!(!overtaken(hour_before, 2), "the clock was set back");
     }
 
     #[test]

@@ -50,9 +50,9 @@ pub struct RefreshFamily {
     /// When the family began or was last refreshed. A retry does not count.
     #[serde(rename = "use")]
     pub last_used_at: Timestamp,
-    /// The same time in milliseconds since the epoch; 0 if an earlier release wrote the row.
-    #[serde(default, rename = "ms", skip_serializing_if = "is_unknown")]
-    last_use_ms: u64,
+    /// The same time in milliseconds since the epoch. `None` if an earlier release wrote the row.
+    #[serde(default, rename = "ms", skip_serializing_if = "Option::is_none")]
+    last_use_ms: Option<u64>,
     /// The number of the key that the newest token is derived from.
     pub key: u32,
     /// The generation of the newest token.
@@ -78,11 +78,6 @@ pub struct RefreshFamily {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_unknown(millis: &u64) -> bool {
-    *millis == 0
 }
 
 /// The result of presenting a refresh token. The response contains the newest token of the family.
@@ -112,6 +107,8 @@ pub struct RefreshContext<'a> {
     pub shown: Option<&'a Confirmation>,
     /// When the request came.
     pub arrival: Arrival,
+    /// The time since the epoch at which the request is decided. It may have waited since it was read.
+    pub decided_at: Duration,
 }
 
 /// A change of the session that a family is bound to.
@@ -151,7 +148,7 @@ impl RefreshFamily {
             expires_at: expiry(client, lifetimes, now, now),
             revoked_at: None,
             last_used_at: now,
-            last_use_ms: now.seconds().saturating_mul(1000),
+            last_use_ms: Some(now.seconds().saturating_mul(1000)),
             key: first.key,
             generation: first.generation,
             newest_was_used: false,
@@ -253,24 +250,26 @@ impl RefreshFamily {
     /// this token is a replay.
     ///
     /// If the successor is unused, only a request that was read since then has waited. For another one the clock was set
-    /// back.
-    fn has_overtaken(&self, token: &RefreshTokenId, arrival: Arrival) -> bool {
+    /// back, as it was if the last use lies ahead of the time of the decision.
+    fn has_overtaken(&self, token: &RefreshTokenId, context: RefreshContext<'_>) -> bool {
         let last_use = match self.last_use_ms {
-            0 => Duration::from_secs(self.last_used_at.seconds()),
-            millis => Duration::from_millis(millis),
+            None => Duration::from_secs(self.last_used_at.seconds()),
+            Some(millis) => Duration::from_millis(millis),
         };
+        let arrival = context.arrival;
         let is_used = self.newest_was_used || token.generation.saturating_add(1) < self.generation;
         // Stored times have no smaller parts.
         let earliest = Duration::from_millis(in_millis(arrival.earliest));
-        earliest < last_use && (is_used || last_use <= arrival.read_at)
+        let precedes = Arrival { earliest, ..arrival }.may_precede(last_use, context.decided_at);
+        precedes && (is_used || last_use <= arrival.read_at)
     }
 
     /// The result of a token that only a former holder can have, unless its request was overtaken.
-    fn replayed(mut self, token: &RefreshTokenId, arrival: Arrival) -> Refresh {
-        if self.has_overtaken(token, arrival) {
+    fn replayed(mut self, token: &RefreshTokenId, context: RefreshContext<'_>) -> Refresh {
+        if self.has_overtaken(token, context) {
             return Refresh::Refused(OVERTAKEN);
         }
-        self.revoke(arrival.now());
+        self.revoke(context.arrival.now());
         Refresh::Replayed(Box::new(self))
     }
 
@@ -301,13 +300,13 @@ impl RefreshFamily {
         if let Err(refusal) = check_grant(self.authorization.bound_to.as_ref(), context.shown) {
             // A token that was issued before the binding: somebody else may have bound the family.
             if token.generation < self.bound_from {
-                return self.replayed(token, context.arrival);
+                return self.replayed(token, context);
             }
             return Refresh::Refused(refusal);
         }
         let binds = context.client.is_public() && self.authorization.bound_to.is_none();
         match (state, context.client.refresh_policy) {
-            (TokenState::Replaced | TokenState::Unknown, _) => return self.replayed(token, context.arrival),
+            (TokenState::Replaced | TokenState::Unknown, _) => return self.replayed(token, context),
             (TokenState::Predecessor, _) if binds && context.shown.is_some() => {
                 return Refresh::Refused(Refusal::invalid_grant(
                     "this refresh_token was first used without a DPoP proof or a certificate; send the retry as the first request was sent",
@@ -331,7 +330,7 @@ impl RefreshFamily {
             self.bound_from = self.generation;
         }
         self.last_used_at = now;
-        self.last_use_ms = in_millis(context.arrival.read_at);
+        self.last_use_ms = Some(in_millis(context.arrival.read_at));
         self.prolong(context, now);
         Refresh::Granted(Box::new(self))
     }

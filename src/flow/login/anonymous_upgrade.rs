@@ -66,6 +66,7 @@ pub(super) async fn verify(
         (token, key.ok_or(Failure::NoRefreshKey)?)
     };
     let (policy, bearer, id) = (Arc::clone(&core.policy), client.clone(), token.family);
+    let clock = core.clock.clone();
     let decide = move |snapshot: &dyn Snapshot| -> Result<_, TxError<Refusal>> {
         replay::check_proof(snapshot, possession.as_ref(), now)?;
         let Some(family) = read_family(snapshot, id, &bearer, now)? else {
@@ -79,6 +80,7 @@ pub(super) async fn verify(
             key,
             shown: shown.as_ref(),
             arrival,
+            decided_at: clock.since_epoch(),
         };
         let mut family = match family.refresh(&token, context) {
             Refresh::Granted(family) | Refresh::Repeated(family) => family,

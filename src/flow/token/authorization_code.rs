@@ -41,6 +41,7 @@ pub async fn redeem_code(
     let grant_policy = core.grant_policy();
     grant_policy.check_grant(client, GrantType::AuthorizationCode)?;
     let (drawn, redeemer) = (NewFamily::draw(core, possession)?, client.clone());
+    let clock = core.clock.clone();
     let exchanged =
         core.store
             .write("redeem_code", move |tx| -> Result<_, TxError<Refusal>> {
@@ -58,7 +59,9 @@ pub async fn redeem_code(
                 let shown = drawn.confirmation();
                 let code = match code.redeem(&exchange, &redeemer.client_id, shown.as_ref(), drawn.id, now) {
                     Redemption::Granted(code) => code,
-                    Redemption::Replayed { family } if code::has_overtaken(family, arrival) => {
+                    Redemption::Replayed { family }
+                        if code::has_overtaken(family, arrival, clock.since_epoch()) =>
+                    {
                         return Err(code::OVERTAKEN.into());
                     }
                     Redemption::Replayed { family } => {

@@ -109,6 +109,7 @@ pub async fn rotate_refresh_token(
     };
     let (policy, bearer, id) = (Arc::clone(&core.policy), client.clone(), token.family);
     let (apis, issuer) = (Arc::clone(core.catalog().apis()), TokenIssuer::new(core));
+    let clock = core.clock.clone();
     let refreshed = core
         .store
         .write("rotate_refresh_token", move |tx| -> Result<_, TxError<Refusal>> {
@@ -124,6 +125,7 @@ pub async fn rotate_refresh_token(
                 key,
                 shown: shown.as_ref(),
                 arrival,
+                decided_at: clock.since_epoch(),
             };
             let (mut family, is_retry) = match family.refresh(&token, context) {
                 Refresh::Granted(family) => (family, false),

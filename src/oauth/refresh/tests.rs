@@ -72,6 +72,7 @@ fn present_as(
         key,
         shown: None,
         arrival: at(now),
+        decided_at: at(now).read_at,
     };
     family.clone().refresh(token, context)
 }
@@ -102,6 +103,7 @@ fn present_after(waited: u64, family: &RefreshFamily, token: &RefreshTokenId, no
         key: 1,
         shown: None,
         arrival,
+        decided_at: arrival.read_at,
     };
     family.clone().refresh(token, context)
 }
@@ -182,12 +184,43 @@ fn a_request_that_came_before_the_successor_was_used_is_no_replay() {
     )));
 }
 
+/// The last use lies an hour ahead of the request.
+#[test]
+fn a_clock_that_was_set_back_hides_no_replay() {
+    let (family, first) = start();
+    let ahead = START + SECOND * 3600;
+    let (family, second) = granted(present(&family, &first, ahead), &first);
+    let (family, _) = granted(present(&family, &second, ahead), &second);
+    let decided = |token: &RefreshTokenId, read_at: Timestamp, decided_at: Timestamp| {
+        let web = client("web", RefreshPolicy::Rotate);
+        let context = RefreshContext {
+            client: &web,
+            lifetimes: &lifetimes(),
+            retry_window: WINDOW,
+            key: 1,
+            shown: None,
+            arrival: at(read_at),
+            decided_at: at(decided_at).read_at,
+        };
+        family.clone().refresh(token, context)
+    };
+    for waited in [0, 30, 3589] {
+        let replay = decided(&first, START, START + SECOND * waited);
+        assert!(matches!(replay, Refresh::Replayed(_)), "{waited}");
+    }
+    for read_at in [START, ahead - SECOND * 10, ahead - SECOND] {
+        assert!(is_overtaken(&decided(&first, read_at, ahead)), "it has waited");
+    }
+    let other_clock = ahead - SECOND * 10;
+    assert!(is_overtaken(&decided(&first, other_clock, other_clock)));
+}
+
 #[test]
 fn a_row_of_an_earlier_release_knows_the_second_of_its_last_use() {
     let (family, first) = start();
     let (family, second) = granted(present(&family, &first, START), &first);
     let (mut family, _) = granted(present(&family, &second, START + SECOND), &second);
-    family.last_use_ms = 0;
+    family.last_use_ms = None;
     let row = rmp_serde::to_vec_named(&family).unwrap();
     let family: RefreshFamily = rmp_serde::from_slice(&row).unwrap();
     let now = START + SECOND * 2;
