@@ -1,6 +1,6 @@
 //! Notices that this process stood still, as in a virtual machine that was paused.
 //!
-//! A request that comes meanwhile waits in its socket. It is read when the process goes on, and nothing tells when it came.
+//! A request that comes while it stands still waits in its socket. It is read when the process goes on, and nothing tells when it came.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
