@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Engine, Store, StoreError};
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 
 /// A clock that is further from the time counts as wrong, in milliseconds.
-pub(super) const LARGEST_DIFFERENCE: i64 = 10_000;
+pub(super) const LARGEST_DIFFERENCE: i64 = clock::LARGEST_DIFFERENCE.as_secs().cast_signed() * 1000;
 /// How far a clock may be from the time before that is reported, in milliseconds.
 pub(super) const REPORTED_DIFFERENCE: i64 = 5000;
 
@@ -19,7 +19,7 @@ pub struct ClockState {
     pub node_ahead: i64,
     /// The clock of the database.
     pub database_ahead: i64,
-    /// Whether at least three clocks tell what the time is.
+    /// Whether at least three clocks tell what the time is, or did when they last told that this machine's clock is wrong.
     pub is_decided: bool,
 }
 

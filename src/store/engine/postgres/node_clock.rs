@@ -161,23 +161,20 @@ impl State {
         };
         let is_node = self.node_clock.node.get().is_some();
         let nodes = others.iter().chain(is_node.then_some(&own_clock));
-        let state = ClockState::of(own.ahead, shared_time(clocks_that_count(nodes)));
+        let before = known.state.unwrap_or_default();
+        let state = before.then(own.ahead, shared_time(clocks_that_count(nodes)));
         self.clock.correct(state.correction());
-        let before = known.state.replace(state);
-        log_change(before.unwrap_or_default(), state);
+        known.state = Some(state);
+        log_change(before, state);
     }
 }
 
 /// How far the clocks that tell the time are ahead of the database's, with that one. Nodes that have just started count
-/// only while there are fewer than two others: one that starts again and again would count several times.
+/// only while all have: one that starts again and again would count several times.
 fn clocks_that_count<'a>(nodes: impl Iterator<Item = &'a NodeClockReading> + Clone) -> Vec<i64> {
-    let settled = nodes.clone().filter(|node| node.is_settled);
-    let database = std::iter::once(0);
-    if settled.clone().count() < 2 {
-        database.chain(nodes.map(|node| node.ahead)).collect()
-    } else {
-        database.chain(settled.map(|node| node.ahead)).collect()
-    }
+    let is_any_settled = nodes.clone().any(|node| node.is_settled);
+    let counted = nodes.filter(|node| node.is_settled || !is_any_settled);
+    std::iter::once(0).chain(counted.map(|node| node.ahead)).collect()
 }
 
 /// By how many milliseconds the time is ahead of the database's clock, given the same of each clock. `None` if nothing
@@ -233,6 +230,17 @@ impl ClockState {
             database_ahead: -shared,
             is_decided: time.is_some(),
         }
+    }
+
+    /// The state after this one. If nothing tells the time any more, a clock that was wrong stays wrong until it agrees
+    /// with the database's clock, or with the time that was last told.
+    fn then(self, own: i64, time: Option<i64>) -> Self {
+        let now = Self::of(own, time);
+        let is_still_wrong = self.is_node_wrong() && now.node_ahead.abs() > LARGEST_DIFFERENCE;
+        if now.is_decided || !is_still_wrong {
+            return now;
+        }
+        Self::of(own, Some(-self.database_ahead))
     }
 
     fn correction(self) -> i64 {
@@ -293,6 +301,10 @@ mod tests {
         let settled = [clock(1, true), clock(2, true)];
         let nodes = settled.iter().chain(&restarted);
         assert_eq!(shared_time(clocks_that_count(nodes)), Some(1));
+        // In a cluster of two, it would be the majority.
+        let nodes = settled[..1].iter().chain(&restarted);
+        assert_eq!(clocks_that_count(nodes.clone()), [0, 1]);
+        assert_eq!(shared_time(clocks_that_count(nodes)), None);
         // When all start, all count.
         let started = [clock(1, false), clock(2, false), clock(HOURS, false)];
         assert_eq!(shared_time(clocks_that_count(started.iter())), Some(1));
@@ -306,6 +318,33 @@ mod tests {
             assert!(!state.is_node_wrong() && state.correction() == 0);
         }
         assert_eq!(time(&[]), None);
+    }
+
+    #[test]
+    fn a_clock_that_was_wrong_stays_wrong_when_nothing_tells_the_time_any_more() {
+        let wrong = ClockState::default().then(HOURS, Some(3));
+        assert!(wrong.is_node_wrong());
+        let later = wrong.then(HOURS + 5, None).then(HOURS + 7, None);
+        assert!(later.is_node_wrong());
+        assert_eq!(later.correction(), 3 - (HOURS + 7));
+        // Another comparison decides, or the clock is set.
+        assert!(!later.then(HOURS, Some(HOURS)).is_node_wrong());
+        assert!(!later.then(LARGEST_DIFFERENCE, None).is_node_wrong());
+        let set = later.then(-20, None);
+        assert_eq!((set.is_decided, set.correction()), (false, 0));
+        assert!(!set.then(HOURS, None).is_node_wrong());
+    }
+
+    #[test]
+    fn a_clock_that_was_right_is_believed_when_nothing_tells_the_time_any_more() {
+        let outvoted = ClockState::default().then(-HOURS, Some(-HOURS));
+        assert!(outvoted.is_database_wrong() && !outvoted.is_node_wrong());
+        let alone = outvoted.then(-HOURS, None);
+        assert!(!alone.is_node_wrong() && alone.correction() == 0);
+        // The database's clock was wrong, and this one is set to the time that the others told.
+        let wrong = outvoted.then(HOURS, Some(-HOURS));
+        assert!(wrong.then(HOURS, None).is_node_wrong());
+        assert!(!wrong.then(-HOURS + 2, None).is_node_wrong());
     }
 
     #[test]
