@@ -253,7 +253,8 @@ fn settle(
 }
 
 /// Tries the password in its one form, and then as typed: a hash of an earlier release, or of another system, may be
-/// one of the bytes as typed. It does the same for an unknown user.
+/// one of the bytes as typed. It does the same for an unknown user, and if the first form is right: at its limit, an
+/// account has to answer the right password as late as a wrong one.
 fn check(
     hash: Option<&PasswordHash>,
     password: &str,
@@ -261,13 +262,14 @@ fn check(
     memory: &mut Memory,
 ) -> Result<PasswordCheck, NotComputed> {
     let prepared = text::opaque_string(password);
-    if matches(hash, &prepared, params, memory)? {
+    let matches_prepared = matches(hash, &prepared, params, memory)?;
+    let matches_as_typed = *prepared != password && matches(hash, password, params, memory)?;
+    if matches_prepared {
         return Ok(PasswordCheck {
             matches: true,
             rehash_needed: hash.is_some_and(|hash| hash.needs_rehash(params)),
         });
     }
-    let matches_as_typed = *prepared != password && matches(hash, password, params, memory)?;
     Ok(PasswordCheck {
         matches: matches_as_typed,
         rehash_needed: matches_as_typed,
