@@ -48,29 +48,43 @@ pub(super) struct Attempt {
     pub(super) settled: Settled,
 }
 
-/// The attempts that wait, by user. A user for whom a transaction is under way is in it, if with no attempt.
+/// The attempts that have no place yet, by user.
 #[derive(Default)]
-pub(super) struct AttemptQueue(Mutex<HashMap<Uuid, Vec<Attempt>>>);
+pub(super) struct AttemptQueue(Mutex<HashMap<Uuid, UserQueue>>);
+
+/// The attempts of a user for whom a transaction is under way.
+#[derive(Default)]
+struct UserQueue {
+    /// How many attempts are in the transaction.
+    under_way: usize,
+    waiting: Vec<Attempt>,
+}
 
 impl AttemptQueue {
-    fn waiting(&self) -> MutexGuard<'_, HashMap<Uuid, Vec<Attempt>>> {
+    fn queues(&self) -> MutexGuard<'_, HashMap<Uuid, UserQueue>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether attempts of this user wait.
-    pub(super) fn is_busy(&self, user: Uuid) -> bool {
-        self.waiting().contains_key(&user)
+    /// How many attempts of this user have no place yet.
+    pub(super) fn unsettled(&self, user: Uuid) -> usize {
+        let queues = self.queues();
+        let queue = queues.get(&user);
+        queue.map_or(0, |queue| queue.under_way + queue.waiting.len())
     }
 
     /// Settles an attempt after those of the same user that came before it.
     pub(super) fn push(self: &Arc<Self>, store: &Store, user: Uuid, attempt: Attempt) {
-        let mut waiting = self.waiting();
-        if let Some(before) = waiting.get_mut(&user) {
-            before.push(attempt);
+        let mut queues = self.queues();
+        if let Some(queue) = queues.get_mut(&user) {
+            queue.waiting.push(attempt);
             return;
         }
-        waiting.insert(user, Vec::new());
-        drop(waiting);
+        let queue = UserQueue {
+            under_way: 1,
+            waiting: Vec::new(),
+        };
+        queues.insert(user, queue);
+        drop(queues);
         self.settle(store, user, vec![attempt]);
     }
 
@@ -90,17 +104,19 @@ impl AttemptQueue {
         // Whether a wrong password was counted may not be told by the time of its answer.
         if let Err(error) = store.enqueue_with_commit("count_attempts", work, reply) {
             let mut refused = take(&batch);
-            refused.extend(self.waiting().remove(&user).unwrap_or_default());
+            refused.extend(self.queues().remove(&user).unwrap_or_default().waiting);
             answer(refused, &Err(error));
         }
     }
 
     /// The attempts that have come since. `None` if there are none, and the user is no longer in the queue.
     fn next(&self, user: Uuid) -> Option<Vec<Attempt>> {
-        let mut waiting = self.waiting();
-        let next = waiting.get_mut(&user).map(mem::take)?;
+        let mut queues = self.queues();
+        let queue = queues.get_mut(&user)?;
+        let next = mem::take(&mut queue.waiting);
+        queue.under_way = next.len();
         if next.is_empty() {
-            waiting.remove(&user);
+            queues.remove(&user);
             return None;
         }
         Some(next)
@@ -226,6 +242,7 @@ mod tests {
         let core = core();
         core.store.clone().close();
         let settled = settle_code(&core, USER, false, core.clock.now()).await;
-        assert!(settled.is_err() && !core.attempts.is_busy(USER));
+        assert!(settled.is_err());
+        assert_eq!(core.attempts.unsettled(USER), 0);
     }
 }

@@ -9,13 +9,15 @@
 //! reset this count, because a person who types codes knows the password already. A sign-in with both steps resets it, and
 //! so does an operator. At the limit, only a recovery code counts, because it cannot be guessed.
 //!
-//! Only names of users with a password are counted. So a request that names nobody writes nothing, and there are as many
-//! rows as users at most. A write changes nothing after the limit.
+//! Only names of users with a password are counted. So there are as many rows as users at most. A write changes nothing
+//! after the limit.
 //!
 //! Each attempt gets its place in the row when it has been checked, after all that were checked before it at this node
-//! ([`super::attempt_queue`]). The right password and the right code are accepted if their place is within the limit. If
-//! several nodes share the store, a wrong one is answered once it is counted. Otherwise the answer does not wait for the
-//! disk, and later attempts wait for the count.
+//! ([`super::attempt_queue`]). The right password and the right code are accepted if their place is within the limit.
+//!
+//! The time of an answer does not tell whether a refused password was right. Every attempt reads the count once it is
+//! checked. If several nodes share the store, every password that is not accepted then waits for the transaction that
+//! counts. Otherwise no password waits: those that have no place yet count as wrong ones.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
@@ -75,35 +77,53 @@ impl AccountFailures for StoredFailures {
                 is_right,
                 checked: checked.clone(),
             },
-            None if self.store.is_shared() => Guess::Nothing,
-            None => return settled(Some(true)),
+            None => Guess::Nothing,
         };
-        // Without others before it, the right password needs no write.
-        if is_right && !self.queue.is_busy(self.user) {
-            match self.is_within_limit() {
-                Ok(true) => return settled(Some(true)),
-                Ok(false) => {}
-                Err(error) => {
-                    log_failure(&error);
-                    return settled(None);
-                }
+        let place = match self.expected_place() {
+            Ok(place) => place,
+            Err(error) => {
+                log_failure(&error);
+                return settled(None);
             }
-        }
-        if is_right || self.store.is_shared() {
+        };
+        let is_within_limit = place == ExpectedPlace::WithinLimit;
+        if is_right && is_within_limit {
+            settled(Some(true));
+        } else if self.store.is_shared() {
             self.push(guess, |place| settled(place.map(|place| place.is_within_limit)));
         } else {
             // The write takes no time of the answer. The next attempt for the same name waits until it is queued.
-            settled(Some(true));
-            self.push(guess, drop);
+            settled(Some(is_within_limit));
+            if self.checked.is_some() && place != ExpectedPlace::BeyondLimit {
+                self.push(guess, drop);
+            }
         }
     }
 }
 
+/// Where an attempt comes in the row, from what is stored and what waits to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ExpectedPlace {
+    WithinLimit,
+    /// It depends on attempts before it that are not settled yet.
+    Unknown,
+    BeyondLimit,
+}
+
 impl StoredFailures {
-    fn is_within_limit(&self) -> Result<bool, StoreError> {
+    fn expected_place(&self) -> Result<ExpectedPlace, StoreError> {
+        // What is settled after this is in the row. It may count twice, and is not missed.
+        let unsettled = self.queue.unsettled(self.user);
         let read = |snapshot: &dyn Snapshot| FAILED_PASSWORDS.get(snapshot, &self.user);
-        let failed = self.store.read_blocking(read)?;
-        Ok(!failed.is_some_and(|failed| failed.is_at_limit()))
+        let count = self.store.read_blocking(read)?.map_or(0, |failed| failed.count);
+        let most = u32::try_from(unsettled).unwrap_or(u32::MAX).saturating_add(count);
+        Ok(if most < FailedPasswords::LIMIT {
+            ExpectedPlace::WithinLimit
+        } else if count < FailedPasswords::LIMIT {
+            ExpectedPlace::Unknown
+        } else {
+            ExpectedPlace::BeyondLimit
+        })
     }
 
     fn push(&self, guess: Guess, settled: impl FnOnce(Option<Place>) + Send + 'static) {
@@ -205,3 +225,6 @@ impl fmt::Debug for StoredFailures {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

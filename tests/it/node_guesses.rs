@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use idsvc::flow::failed_passwords::counted;
+use idsvc::limit::password_attempt::PasswordAttempt;
 use idsvc::store::records::FailedPasswords;
 use idsvc::store::tables::FAILED_PASSWORDS;
 use idsvc::store::{Address, Options, Store};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::harness::fault_proxy::{Fault, FaultProxy};
@@ -111,4 +114,38 @@ async fn a_slow_database_loses_no_guess() {
     scene.guess(20).await;
     assert_eq!(scene.count(), FailedPasswords::LIMIT);
     assert!(!scene.lets_in(2).await);
+}
+
+/// The time of an answer must not tell that a refused password is right.
+#[tokio::test]
+async fn at_the_limit_the_right_password_waits_for_as_many_transactions_as_a_wrong_one() {
+    let scene = Scene::new().await;
+    scene.guess(40).await;
+    assert_eq!(scene.count(), FailedPasswords::LIMIT);
+    let (core, user) = (&scene.nodes[1].app.core, &scene.alice.user);
+    let transactions = || core.store.stats().transactions;
+    let now = core.clock.now();
+    let stranger = |user, hash| {
+        let mut attempt = counted(core, &PasswordAttempt::trusted(), user, hash, now);
+        attempt.is_known = false;
+        attempt
+    };
+    let at_alice = || stranger(Some(user), user.password.clone());
+    for (typed, is_right, attempt) in [
+        ("right", true, at_alice()),
+        ("wrong", false, at_alice()),
+        ("nobody's", false, stranger(None, None)),
+    ] {
+        let before = transactions();
+        let (sender, answer) = oneshot::channel();
+        let settle = move || attempt.settle(is_right, |is_accepted| drop(sender.send(is_accepted)));
+        tokio::task::spawn_blocking(settle).await.unwrap();
+        let is_accepted = answer.await.unwrap();
+        until(async || transactions() > before).await;
+        assert_eq!(
+            (is_accepted, transactions() - before),
+            (Some(false), 1),
+            "{typed}"
+        );
+    }
 }
