@@ -14,17 +14,14 @@ use std::time::Instant;
 
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
-use tokio_postgres::types::{ToSql, Type};
 
-pub(super) use self::batch::CATALOG_LOCK;
-use self::batch::CommitBatch;
+pub(super) use self::batch::{CATALOG_LOCK, CommitBatch};
 use super::State;
 use super::connection::Connection;
 use super::errors::CallError;
 use super::fetch::number;
 use super::meters::CallKind;
 use super::rows::{KeyRange, Reads, Writes};
-use super::sql;
 use crate::random::Random;
 use crate::store::StoreError;
 use crate::store::catalog_use::UsedClients;
@@ -194,7 +191,7 @@ fn reply(members: Vec<Commit>, outcome: Result<Vec<i16>, CallError>, state: &Sta
 ///
 /// The database keeps the result of each batch. So a batch whose answer was lost is sent again, and is not carried out
 /// twice.
-pub(super) async fn send(
+async fn send(
     connection: &mut Connection,
     members: &[Commit],
     state: &State,
@@ -204,38 +201,13 @@ pub(super) async fn send(
         return Ok(Vec::new());
     }
     let id = random.bytes::<16>();
-    let id = id.as_slice();
-    let batch = CommitBatch::new(members);
-    let range_rows: Vec<_> = batch.range_rows.iter().map(Vec::as_slice).collect();
+    let batch = CommitBatch::new(members.iter().map(|commit| &commit.ran));
     let deadline = members.iter().map(|commit| commit.deadline).max();
     let deadline = deadline.unwrap_or_else(Instant::now);
     let mut is_unknown = false;
     state.note_commit_asked();
     let failure = loop {
-        let parameters: [(&(dyn ToSql + Sync), Type); 21] = [
-            (&id, Type::BYTEA),
-            (&is_unknown, Type::BOOL),
-            (&batch.lock_hashes, Type::INT8_ARRAY),
-            (&batch.lock_is_exclusive, Type::BOOL_ARRAY),
-            (&batch.generations, Type::INT8_ARRAY),
-            (&batch.used_members, Type::INT2_ARRAY),
-            (&batch.used_clients, Type::BYTEA_ARRAY),
-            (&batch.read_members, Type::INT2_ARRAY),
-            (&batch.read_tables, Type::INT2_ARRAY),
-            (&batch.read_keys, Type::BYTEA_ARRAY),
-            (&batch.read_stamps, Type::INT8_ARRAY),
-            (&batch.range_members, Type::INT2_ARRAY),
-            (&batch.range_tables, Type::INT2_ARRAY),
-            (&batch.range_from, Type::BYTEA_ARRAY),
-            (&batch.range_to, Type::BYTEA_ARRAY),
-            (&batch.range_limits, Type::INT4_ARRAY),
-            (&range_rows, Type::BYTEA_ARRAY),
-            (&batch.write_members, Type::INT2_ARRAY),
-            (&batch.write_tables, Type::INT2_ARRAY),
-            (&batch.write_keys, Type::BYTEA_ARRAY),
-            (&batch.write_values, Type::BYTEA_ARRAY),
-        ];
-        let failure = match connection.call(&sql::COMMIT, &parameters, deadline).await {
+        let failure = match batch.call(connection, &id, is_unknown, deadline).await {
             Ok(rows) => {
                 state.note_commit_answered();
                 state.note_answer(CallKind::Commit);
@@ -248,7 +220,7 @@ pub(super) async fn send(
         let is_late = Instant::now() >= deadline;
         match &failure {
             CallError::Conflict if !is_late => state.note_rerun(),
-            CallError::Table(_) if is_unknown && !is_late => state.note_rerun(),
+            CallError::Table(fault) if is_unknown && !is_late && fault.is_lock() => state.note_rerun(),
             CallError::Disconnected(error) | CallError::Unconnected(error) if !is_late => {
                 state.note_failure(CallKind::Commit, error);
             }

@@ -30,6 +30,13 @@ pub(super) struct TableFault {
     pub(super) error: StoreError,
 }
 
+impl TableFault {
+    /// Whether another session has locked the table.
+    pub(super) fn is_lock(&self) -> bool {
+        matches!(self.error, StoreError::Locked(_))
+    }
+}
+
 impl CallError {
     pub(super) fn of(error: &Error) -> Self {
         let Some(code) = error.code() else {

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout_at};
 
 use super::State;
-use super::commit::{self, Commit, Ran};
+use super::commit::{CommitBatch, Ran};
 use super::connection::Connection;
 use super::errors::{CallError, TableFault};
 use super::fetch::FetchBatch;
@@ -120,12 +120,12 @@ async fn try_until_usable(state: Arc<State>, kind: CallKind, table: TableId) {
             CallKind::Commit => try_commit(&mut connection, table, &state).await,
         };
         match tried {
-            Ok(true) => break,
+            Ok(()) => break,
             Err(CallError::Table(fault)) if fault.table == table => {
                 state.note_table_fault(kind, &fault);
             }
             // The connection or the whole database fails, and the other connections note that.
-            Ok(false) | Err(_) => {}
+            Err(_) => {}
         }
     }
     let fault = state.faulty_tables.lock().remove(&(kind, table.index()));
@@ -136,7 +136,7 @@ async fn try_until_usable(state: Arc<State>, kind: CallKind, table: TableId) {
 }
 
 /// Reads the first row.
-async fn try_fetch(connection: &mut Connection, table: TableId, state: &State) -> Result<bool, CallError> {
+async fn try_fetch(connection: &mut Connection, table: TableId, state: &State) -> Result<(), CallError> {
     let all = KeyRange {
         from: Vec::new(),
         to: None,
@@ -145,23 +145,20 @@ async fn try_fetch(connection: &mut Connection, table: TableId, state: &State) -
     wanted.ranges.insert((table.index(), all), 1);
     let batch = FetchBatch::new(std::iter::once(&wanted));
     let deadline = Instant::now() + ATTEMPT_TIMEOUT;
-    batch.send(connection, state, deadline).await.map(|_| true)
+    batch.send(connection, state, deadline).await.map(drop)
 }
 
-/// Removes a row that does not exist. Returns whether the database came so far as to try it.
-async fn try_commit(connection: &mut Connection, table: TableId, state: &State) -> Result<bool, CallError> {
+/// Commits a transaction that removes a row and claims to have read it, though it does not exist. So it is refused after
+/// all its statements have run, and holds up no commit and changes no catalog.
+async fn try_commit(connection: &mut Connection, table: TableId, state: &State) -> Result<(), CallError> {
     let mut ran = Ran {
         generation: state.catalog.generation(),
         ..Ran::default()
     };
+    ran.reads.rows.insert((table.index(), ABSENT.to_vec()), Some(0));
     ran.writes.set(table, ABSENT, None);
-    let (reply, _) = oneshot::channel();
-    let commit = Commit {
-        ran,
-        reply,
-        deadline: Instant::now() + ATTEMPT_TIMEOUT,
-    };
-    let random = &state.settings.random;
-    let failed = commit::send(connection, &[commit], state, random).await?;
-    Ok(failed.is_empty())
+    let id = state.settings.random.bytes::<16>();
+    let deadline = Instant::now() + ATTEMPT_TIMEOUT;
+    let batch = CommitBatch::new(std::iter::once(&ran)).without_locks();
+    batch.call(connection, &id, false, deadline).await.map(drop)
 }

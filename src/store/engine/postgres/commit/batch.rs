@@ -1,47 +1,52 @@
 //! The parameters of one call that commits several transactions, and the locks that it takes.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use ring::digest;
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
 
-use super::Commit;
+use super::Ran;
+use crate::store::engine::postgres::connection::Connection;
+use crate::store::engine::postgres::errors::CallError;
 use crate::store::engine::postgres::fetch::number;
 use crate::store::engine::postgres::rows::group_of;
+use crate::store::engine::postgres::sql;
 use crate::store::tables::CLIENTS;
 
-/// The parameters of [`crate::store::engine::postgres::sql::COMMIT`].
+/// The parameters of [`sql::COMMIT`].
 #[derive(Default)]
-pub(super) struct CommitBatch<'a> {
-    pub(super) lock_hashes: Vec<i64>,
-    pub(super) lock_is_exclusive: Vec<bool>,
+pub(in crate::store::engine::postgres) struct CommitBatch<'a> {
+    lock_hashes: Vec<i64>,
+    lock_is_exclusive: Vec<bool>,
     /// The generation of the catalog of each member.
-    pub(super) generations: Vec<i64>,
-    pub(super) used_members: Vec<i16>,
+    generations: Vec<i64>,
+    used_members: Vec<i16>,
     /// The client that the member used; `None` if it has counted all.
-    pub(super) used_clients: Vec<Option<&'a [u8]>>,
-    pub(super) read_members: Vec<i16>,
-    pub(super) read_tables: Vec<i16>,
-    pub(super) read_keys: Vec<&'a [u8]>,
-    pub(super) read_stamps: Vec<Option<i64>>,
-    pub(super) range_members: Vec<i16>,
-    pub(super) range_tables: Vec<i16>,
-    pub(super) range_from: Vec<&'a [u8]>,
-    pub(super) range_to: Vec<Option<&'a [u8]>>,
-    pub(super) range_limits: Vec<i32>,
-    pub(super) range_rows: Vec<Vec<u8>>,
-    pub(super) write_members: Vec<i16>,
-    pub(super) write_tables: Vec<i16>,
-    pub(super) write_keys: Vec<&'a [u8]>,
-    pub(super) write_values: Vec<Option<&'a [u8]>>,
+    used_clients: Vec<Option<&'a [u8]>>,
+    read_members: Vec<i16>,
+    read_tables: Vec<i16>,
+    read_keys: Vec<&'a [u8]>,
+    read_stamps: Vec<Option<i64>>,
+    range_members: Vec<i16>,
+    range_tables: Vec<i16>,
+    range_from: Vec<&'a [u8]>,
+    range_to: Vec<Option<&'a [u8]>>,
+    range_limits: Vec<i32>,
+    range_rows: Vec<Vec<u8>>,
+    write_members: Vec<i16>,
+    write_tables: Vec<i16>,
+    write_keys: Vec<&'a [u8]>,
+    write_values: Vec<Option<&'a [u8]>>,
 }
 
 impl<'a> CommitBatch<'a> {
-    pub(super) fn new(members: &'a [Commit]) -> Self {
+    pub(in crate::store::engine::postgres) fn new(members: impl Iterator<Item = &'a Ran>) -> Self {
         let mut batch = Self::default();
         let mut locks = Locks::default();
-        for (index, commit) in members.iter().enumerate() {
+        for (index, ran) in members.enumerate() {
             let member = number(index);
-            let ran = &commit.ran;
             locks.lock(CATALOG_LOCK, ran.changes_for_all());
             batch.generations.push(ran.generation);
             for client in ran.used.keys() {
@@ -89,6 +94,50 @@ impl<'a> CommitBatch<'a> {
         }
         (batch.lock_hashes, batch.lock_is_exclusive) = locks.0.into_iter().unzip();
         batch
+    }
+
+    /// The same without locks, for a batch of which nothing can be stored.
+    pub(in crate::store::engine::postgres) fn without_locks(self) -> Self {
+        Self {
+            lock_hashes: Vec::new(),
+            lock_is_exclusive: Vec::new(),
+            ..self
+        }
+    }
+
+    /// Calls the function once.
+    pub(in crate::store::engine::postgres) async fn call(
+        &self,
+        connection: &mut Connection,
+        id: &[u8],
+        is_sent_again: bool,
+        deadline: Instant,
+    ) -> Result<Vec<Row>, CallError> {
+        let range_rows: Vec<_> = self.range_rows.iter().map(Vec::as_slice).collect();
+        let parameters: [(&(dyn ToSql + Sync), Type); 21] = [
+            (&id, Type::BYTEA),
+            (&is_sent_again, Type::BOOL),
+            (&self.lock_hashes, Type::INT8_ARRAY),
+            (&self.lock_is_exclusive, Type::BOOL_ARRAY),
+            (&self.generations, Type::INT8_ARRAY),
+            (&self.used_members, Type::INT2_ARRAY),
+            (&self.used_clients, Type::BYTEA_ARRAY),
+            (&self.read_members, Type::INT2_ARRAY),
+            (&self.read_tables, Type::INT2_ARRAY),
+            (&self.read_keys, Type::BYTEA_ARRAY),
+            (&self.read_stamps, Type::INT8_ARRAY),
+            (&self.range_members, Type::INT2_ARRAY),
+            (&self.range_tables, Type::INT2_ARRAY),
+            (&self.range_from, Type::BYTEA_ARRAY),
+            (&self.range_to, Type::BYTEA_ARRAY),
+            (&self.range_limits, Type::INT4_ARRAY),
+            (&range_rows, Type::BYTEA_ARRAY),
+            (&self.write_members, Type::INT2_ARRAY),
+            (&self.write_tables, Type::INT2_ARRAY),
+            (&self.write_keys, Type::BYTEA_ARRAY),
+            (&self.write_values, Type::BYTEA_ARRAY),
+        ];
+        connection.call(&sql::COMMIT, &parameters, deadline).await
     }
 }
 
