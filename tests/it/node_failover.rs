@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::kiosk::{ALL_GRANTS, Kiosk, OWN_TOKEN, is_ready, put_off, until_ready};
 use crate::harness::nodes::{serve, set_up, until};
-use crate::harness::postgres::Cluster;
+use crate::harness::postgres::{Cluster, Psql};
 use crate::harness::process::said;
 
 #[test]
@@ -89,4 +89,37 @@ fn a_node_that_starts_while_commits_hang_and_one_that_runs_answer_nothing_that_n
         }
     });
     kiosk.refresh(&running[1], &token).unwrap();
+}
+
+/// No request needs a commit, and a probe of a locked table is refused, which says nothing about other commits.
+#[test]
+fn while_commits_hang_an_idle_node_notices_and_so_does_one_that_tries_a_locked_table() {
+    let servers = Cluster::with_standby();
+    let database = servers.primary.database("idle");
+    let url = database.tcp_url() + "?sslmode=disable";
+    let nodes = set_up(&[&*url; 2], &[]);
+    let kiosk = Kiosk::register_as(&nodes[0], "app", ALL_GRANTS);
+    let running = serve(&nodes);
+    let token = kiosk.enter(&running[0]).unwrap();
+    let mut other = Psql::open(&database.url());
+    other
+        .run("BEGIN; LOCK TABLE idsvc.families IN SHARE MODE")
+        .unwrap();
+    put_off(&kiosk.refresh(&running[0], &token).unwrap_err());
+    for node in &running {
+        assert_eq!(kiosk.status(node, &OWN_TOKEN), 200);
+    }
+
+    servers.standby.pause();
+    let begun = Instant::now();
+    until(|| running.iter().all(|node| kiosk.status(node, &OWN_TOKEN) == 503));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    while begun.elapsed() < Duration::from_secs(12) {
+        for node in &running {
+            assert_eq!(kiosk.status(node, &OWN_TOKEN), 503);
+        }
+    }
+    servers.standby.resume();
+    other.run("COMMIT").unwrap();
+    running.iter().for_each(until_ready);
 }

@@ -67,6 +67,38 @@ fn a_locked_table_makes_nodes_unready_and_delays_no_answer_that_needs_others() {
     }
 }
 
+/// The nodes try the table again and again, as a change of the catalog would.
+#[test]
+fn a_locked_table_of_the_catalog_holds_up_no_commit_and_changes_no_catalog() {
+    let (database, nodes) = three_nodes();
+    let kiosk = Kiosk::register_as(&nodes[0], "tv", FLAGS);
+    let running = serve(&nodes);
+    let mut other = Psql::open(&database.url());
+    other.run("BEGIN; LOCK TABLE idsvc.groups IN SHARE MODE").unwrap();
+    let refused = nodes[0].run(&["group", "add", "staff"]);
+    assert!(!refused.status.success(), "{refused:?}");
+    assert!(!is_ready(&running[0]));
+    let catalog = || database.sql("SELECT n, (SELECT count(*) FROM idsvc.changes) FROM idsvc.generation");
+    let before = catalog();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        for node in &running {
+            let asked = Instant::now();
+            kiosk.enter(node).unwrap();
+            assert!(
+                asked.elapsed() < Duration::from_millis(700),
+                "{:?}",
+                asked.elapsed()
+            );
+        }
+    }
+    other.run("COMMIT").unwrap();
+    running.iter().for_each(until_ready);
+    assert_eq!(catalog(), before);
+    let added = nodes[0].run(&["group", "add", "staff"]);
+    assert!(added.status.success(), "{added:?}");
+}
+
 #[test]
 fn a_short_lock_is_waited_for() {
     let (database, nodes) = three_nodes();

@@ -1,6 +1,7 @@
 //! What the engine knows about itself and its server: counters, failures, and how new its catalog is.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{Postgres, State};
@@ -10,6 +11,8 @@ use crate::store::{Stats, StoreError};
 
 /// How long the catalog in memory may be used without an answer of the database.
 pub(super) const LONGEST_SILENCE: Duration = Duration::from_secs(3);
+/// After so long without a commit, a node commits nothing, to see whether it is still at the newest primary.
+const LONGEST_IDLENESS: Duration = Duration::from_secs(2);
 
 /// The two kinds of calls. While a standby is away, fetches succeed and commits do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +31,14 @@ struct Outages {
     log: FailureLog,
 }
 
+/// When the commit lane asked and was answered, by [`uptime`].
+#[derive(Default)]
+struct CommitTimes {
+    /// When the first commit without an answer was sent. `None` if the last one was answered.
+    unanswered_since: Option<Duration>,
+    answered_at: Option<Duration>,
+}
+
 #[derive(Default)]
 pub(super) struct Meters {
     commits: AtomicU64,
@@ -38,9 +49,7 @@ pub(super) struct Meters {
     fetches: AtomicU64,
     fetch_outages: Outages,
     commit_outages: Outages,
-    /// Since when a commit waits for its answer, in milliseconds of [`uptime`]. 0 if none waits, or none has failed to come
-    /// since.
-    commit_asked_at: AtomicU64,
+    commit_times: Mutex<CommitTimes>,
     /// The latest time at which the catalog was asked for and found to be the newest, in milliseconds of [`uptime`].
     current_at: AtomicU64,
 }
@@ -71,8 +80,18 @@ impl Meters {
     }
 
     fn commits_hang(&self) -> bool {
-        let asked_at = Duration::from_millis(self.commit_asked_at.load(Ordering::Relaxed));
-        !asked_at.is_zero() && uptime().saturating_sub(asked_at) >= LONGEST_SILENCE
+        let unanswered_since = self.commit_times().unanswered_since;
+        unanswered_since.is_some_and(|since| uptime().saturating_sub(since) >= LONGEST_SILENCE)
+    }
+
+    /// Whether no commit was answered of late.
+    pub(super) fn is_commit_due(&self) -> bool {
+        let answered_at = self.commit_times().answered_at;
+        answered_at.is_none_or(|at| uptime().saturating_sub(at) >= LONGEST_IDLENESS)
+    }
+
+    fn commit_times(&self) -> MutexGuard<'_, CommitTimes> {
+        self.commit_times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,14 +145,16 @@ impl State {
 
     /// Notes that a commit is sent, and waits for its answer from now on unless an earlier one does.
     pub(super) fn note_commit_asked(&self) {
-        let now = u64::try_from(uptime().as_millis()).unwrap_or(u64::MAX).max(1);
-        let asked_at = &self.meters.commit_asked_at;
-        let _ = asked_at.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        let mut times = self.meters.commit_times();
+        times.unanswered_since.get_or_insert_with(uptime);
     }
 
     /// Notes that the database has answered a commit, if with a refusal.
     pub(super) fn note_commit_answered(&self) {
-        self.meters.commit_asked_at.store(0, Ordering::Relaxed);
+        *self.meters.commit_times() = CommitTimes {
+            unanswered_since: None,
+            answered_at: Some(uptime()),
+        };
     }
 
     pub(super) fn note_answer(&self, kind: CallKind) {

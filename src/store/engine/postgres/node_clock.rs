@@ -102,6 +102,11 @@ impl NodeClock {
         self.known().state
     }
 
+    /// Whether this process is a node.
+    pub(super) fn is_node(&self) -> bool {
+        self.node.get().is_some()
+    }
+
     pub(super) fn announce(&self, node: Uuid) {
         let _ = self.node.set(node);
     }
@@ -110,7 +115,7 @@ impl NodeClock {
     pub(super) fn knows_time(&self) -> bool {
         match self.state() {
             Some(state) => !state.is_node_wrong(),
-            None => self.node.get().is_none(),
+            None => !self.is_node(),
         }
     }
 }
@@ -159,7 +164,7 @@ impl State {
             ahead: own.ahead,
             is_settled: known.is_settled,
         };
-        let is_node = self.node_clock.node.get().is_some();
+        let is_node = self.node_clock.is_node();
         let nodes = others.iter().chain(is_node.then_some(&own_clock));
         let before = known.state.unwrap_or_default();
         let state = before.then(own.ahead, shared_time(clocks_that_count(nodes)));

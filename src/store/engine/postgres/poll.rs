@@ -40,9 +40,12 @@ pub(super) async fn run(mut connection: Connection, state: Arc<State>) {
             // It is tried again in a minute.
             drop(connection.call(sql::FORGET, &[], deadline).await);
         }
-        if state.meters.commits_may_fail() && probe.as_ref().is_none_or(JoinHandle::is_finished) {
+        let is_idle = state.node_clock.is_node() && state.meters.is_commit_due();
+        if (state.meters.commits_may_fail() || is_idle) && probe.as_ref().is_none_or(JoinHandle::is_finished)
+        {
             let state = Arc::clone(&state);
-            // A node that is not ready gets no requests, so only this commit shows that it is ready again.
+            // A node that is not ready gets no requests, so only this commit shows that it is ready again. An idle node
+            // answers reads from memory, and only this commit shows that the standbys have not left its database.
             probe = Some(tokio::spawn(async move { state.commit_nothing().await }));
         }
         sleep(INTERVAL).await;
