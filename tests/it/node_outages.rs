@@ -162,6 +162,45 @@ fn a_missing_function_or_table_is_503_and_makes_nodes_unready() {
     }
 }
 
+#[test]
+fn a_node_that_cannot_store_its_heartbeat_stays_ready_and_says_so() {
+    let (database, nodes) = three_nodes();
+    let running = serve(&nodes);
+    running.iter().for_each(until_ready);
+    let mut other = Psql::open(&database.url());
+    other.run("BEGIN; LOCK TABLE idsvc.nodes").unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(7) {
+        for node in &running {
+            assert!(is_ready(node), "{}", node.log());
+        }
+    }
+    for node in &running {
+        node.logged("cannot be compared with those of the other nodes");
+    }
+    other.run("COMMIT").unwrap();
+}
+
+/// An outage may have left many.
+#[test]
+fn old_batches_are_forgotten_some_at_a_time() {
+    let (database, _nodes) = three_nodes();
+    database.sql("TRUNCATE idsvc.batches");
+    database.sql(
+        "INSERT INTO idsvc.batches SELECT int4send(n), '{}', now() - interval '11 minutes' FROM generate_series(1, 15000) n; \
+         INSERT INTO idsvc.batches VALUES ('new', '{}')",
+    );
+    let mut other = Psql::open(&database.url());
+    other
+        .run("BEGIN; UPDATE idsvc.batches SET at = at WHERE id = int4send(1)")
+        .unwrap();
+    let left = [(); 2].map(|()| {
+        database.sql("SELECT idsvc.forget_v1()");
+        database.sql("SELECT count(*) FROM idsvc.batches")
+    });
+    assert_eq!(left, ["5001", "2"], "one is new, and another session uses one");
+}
+
 /// A full disk of the server refuses every write.
 #[test]
 fn a_refusal_of_all_writes_is_logged_once_a_minute_with_a_count() {

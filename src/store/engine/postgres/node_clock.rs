@@ -20,6 +20,9 @@ use crate::store::shared_clock::{LARGEST_DIFFERENCE, REPORTED_DIFFERENCE};
 /// How long a measurement may be kept because later ones took longer, and so are less exact.
 const MEASUREMENT_LIFETIME: Duration = Duration::from_secs(10);
 
+/// How long the clocks of the other nodes are known after a heartbeat. The other nodes forget this one as soon.
+const HEARTBEAT_LIFETIME: Duration = Duration::from_secs(5);
+
 /// An answer that took longer tells nothing, as after a pause of this process.
 const LONGEST_ANSWER: Duration = Duration::from_secs(2);
 
@@ -34,10 +37,28 @@ pub(super) struct NodeClock {
 #[derive(Default)]
 struct Known {
     own: Option<Measurement>,
-    /// The clocks of the other live nodes, and whether this node has lived for a while.
-    others: Option<Vec<NodeClockReading>>,
-    is_settled: bool,
+    heartbeat: Option<Heartbeat>,
     state: Option<ClockState>,
+}
+
+/// What the last heartbeat has read.
+struct Heartbeat {
+    /// The clocks of the other live nodes.
+    others: Vec<NodeClockReading>,
+    /// Whether this node has lived for a while.
+    is_settled: bool,
+    read_at: Instant,
+}
+
+impl Heartbeat {
+    /// The clocks of the other nodes. After a while without a heartbeat it is not known whether the nodes live, and whether
+    /// the database is still the one that their clocks were compared with.
+    fn others(&self) -> &[NodeClockReading] {
+        if self.read_at.elapsed() > HEARTBEAT_LIFETIME {
+            return &[];
+        }
+        &self.others
+    }
 }
 
 /// The clock of a node.
@@ -150,22 +171,25 @@ impl State {
             is_settled: row.get(2),
         });
         let mut known = self.node_clock.known();
-        known.is_settled = own_rows.first().is_some_and(|row| row.get(2));
-        known.others = Some(others.collect());
+        known.heartbeat = Some(Heartbeat {
+            others: others.collect(),
+            is_settled: own_rows.first().is_some_and(|row| row.get(2)),
+            read_at: Instant::now(),
+        });
         self.judge(&mut known);
         Ok(())
     }
 
     fn judge(&self, known: &mut Known) {
-        let (Some(own), Some(others)) = (known.own, &known.others) else {
+        let (Some(own), Some(heartbeat)) = (known.own, &known.heartbeat) else {
             return;
         };
         let own_clock = NodeClockReading {
             ahead: own.ahead,
-            is_settled: known.is_settled,
+            is_settled: heartbeat.is_settled,
         };
         let is_node = self.node_clock.is_node();
-        let nodes = others.iter().chain(is_node.then_some(&own_clock));
+        let nodes = heartbeat.others().iter().chain(is_node.then_some(&own_clock));
         let before = known.state.unwrap_or_default();
         let state = before.then(own.ahead, shared_time(clocks_that_count(nodes)));
         self.clock.correct(state.correction());
@@ -313,6 +337,22 @@ mod tests {
         // When all start, all count.
         let started = [clock(1, false), clock(2, false), clock(HOURS, false)];
         assert_eq!(shared_time(clocks_that_count(started.iter())), Some(1));
+    }
+
+    #[test]
+    fn without_heartbeats_the_clocks_of_the_other_nodes_are_forgotten() {
+        let known_after = |seconds: u64| {
+            let heartbeat = Heartbeat {
+                others: vec![NodeClockReading {
+                    ahead: 1,
+                    is_settled: true,
+                }],
+                is_settled: true,
+                read_at: Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap(),
+            };
+            heartbeat.others().len()
+        };
+        assert_eq!([0, 4, 6, 60].map(known_after), [1, 1, 0, 0]);
     }
 
     #[test]

@@ -17,32 +17,41 @@ use super::sql;
 use super::{Postgres, State};
 use crate::clock::{Clock, uptime};
 use crate::store::StoreError;
+use crate::store::failure_log::FailureLog;
 
 const INTERVAL: Duration = Duration::from_millis(500);
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// After so many polls the results of old batches and old changes of the catalog are removed.
-const POLLS_PER_CLEANUP: u32 = 120;
+/// Shorter, so that the next poll comes before the catalog counts as old.
+const BEAT_TIMEOUT: Duration = Duration::from_secs(2);
+/// After so many polls the results of old batches and old changes of the catalog are removed. A cleanup removes more
+/// batches than a node commits until the next one.
+const POLLS_PER_CLEANUP: u32 = 20;
+const CLEANUP_TIMEOUT: Duration = Duration::from_mins(1);
 const POLLS_PER_BEAT: u32 = 2;
 
 /// Polls as long as the store is open.
 pub(super) async fn run(mut connection: Connection, state: Arc<State>) {
     let mut probe: Option<JoinHandle<()>> = None;
+    let mut cleanup: Option<JoinHandle<()>> = None;
+    let beat_log = FailureLog::default();
     for count in 0_u32.. {
         if let Err(error) = poll(&mut connection, &state).await {
             state.note_failure(CallKind::Fetch, &error);
         } else if count % POLLS_PER_BEAT == 0
-            && let Err(failure) = state.beat(&mut connection, Instant::now() + TIMEOUT).await
+            && let Err(failure) = state.beat(&mut connection, Instant::now() + BEAT_TIMEOUT).await
         {
-            state.note_failure(CallKind::Fetch, &failure.into_error());
+            let error = failure.into_error();
+            if let Some(left_out) = beat_log.take(&error) {
+                let left_out = (left_out > 0).then_some(left_out);
+                tracing::error!(%error, left_out, "the clock of this node cannot be compared with those of the other nodes");
+            }
         }
-        if count % POLLS_PER_CLEANUP == 0 {
-            let deadline = Instant::now() + TIMEOUT;
-            // It is tried again in a minute.
-            drop(connection.call(sql::FORGET, &[], deadline).await);
+        let is_node = state.node_clock.is_node();
+        if is_node && count % POLLS_PER_CLEANUP == 0 && has_ended(cleanup.as_ref()) {
+            cleanup = Some(tokio::spawn(clean_up(Arc::clone(&state))));
         }
-        let is_idle = state.node_clock.is_node() && state.meters.is_commit_due();
-        if (state.meters.commits_may_fail() || is_idle) && probe.as_ref().is_none_or(JoinHandle::is_finished)
-        {
+        let is_idle = is_node && state.meters.is_commit_due();
+        if (state.meters.commits_may_fail() || is_idle) && has_ended(probe.as_ref()) {
             let state = Arc::clone(&state);
             // A node that is not ready gets no requests, so only this commit shows that it is ready again. An idle node
             // answers reads from memory, and only this commit shows that the standbys have not left its database.
@@ -50,6 +59,17 @@ pub(super) async fn run(mut connection: Connection, state: Arc<State>) {
         }
         sleep(INTERVAL).await;
     }
+}
+
+fn has_ended(task: Option<&JoinHandle<()>>) -> bool {
+    task.is_none_or(JoinHandle::is_finished)
+}
+
+/// Removes what is old, on a connection of its own, because that may take long. If it fails, the next cleanup goes on.
+async fn clean_up(state: Arc<State>) {
+    let mut connection = Connection::new(state.settings.clone());
+    let deadline = Instant::now() + CLEANUP_TIMEOUT;
+    drop(connection.call(sql::FORGET, &[], deadline).await);
 }
 
 impl Postgres {

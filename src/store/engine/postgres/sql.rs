@@ -33,7 +33,7 @@ pub(super) static COMMIT: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Forgets the results of old batches and old changes of the catalog. This does not wait for the standby.
+/// Forgets the results of 10,000 old batches at most, and old changes of the catalog. This does not wait for the standby.
 pub(super) const FORGET: &str = "SELECT set_config('synchronous_commit', 'off', true), idsvc.forget_v1()";
 
 /// Stores by how many milliseconds the clock of a node is ahead of the database's, and reads the same of all live nodes, with
@@ -99,8 +99,8 @@ CREATE TABLE IF NOT EXISTS idsvc.batches (id bytea PRIMARY KEY, failed int2[] NO
     sql.push_str(BEAT_FUNCTION);
     let _ = writeln!(
         sql,
-        "CREATE OR REPLACE FUNCTION idsvc.forget_v1() RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp SECURITY DEFINER
-AS $$ DELETE FROM idsvc.batches WHERE at < now() - interval '10 minutes';
+        "CREATE OR REPLACE FUNCTION idsvc.forget_v1() RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' SECURITY DEFINER
+AS $$ DELETE FROM idsvc.batches WHERE ctid = ANY (ARRAY(SELECT b.ctid FROM idsvc.batches b WHERE b.at < now() - interval '10 minutes' LIMIT 10000 FOR UPDATE SKIP LOCKED));
 DELETE FROM idsvc.changes WHERE n < (extract(epoch FROM now() - interval '10 minutes') * 1000000)::int8 $$;
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA idsvc FROM PUBLIC;"
     );
@@ -109,7 +109,7 @@ REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA idsvc FROM PUBLIC;"
 
 /// A command that is no node has no name, and stores nothing.
 const BEAT_FUNCTION: &str = "CREATE OR REPLACE FUNCTION idsvc.beat_v1(own bytea, own_ahead int8)
-RETURNS TABLE (node bytea, ahead int8, is_settled bool) LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SECURITY DEFINER AS $$
+RETURNS TABLE (node bytea, ahead int8, is_settled bool) LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' SECURITY DEFINER AS $$
 #variable_conflict use_column
 BEGIN
 IF own IS NOT NULL THEN
