@@ -350,7 +350,8 @@ impl Connection {
             match timeout(limit, self.settings.connect()).await {
                 Ok(Ok(open)) => self.open = Some(open),
                 Ok(Err(error)) => self.failure = Some(error),
-                Err(_) => self.failure = Some(self.settings.silence()),
+                // What failed before says more.
+                Err(_) => drop(self.failure.get_or_insert_with(|| self.settings.silence())),
             }
         }
         self.open.as_ref().ok_or(StoreError::Closed)
