@@ -128,6 +128,13 @@ async fn settings_that_endanger_a_store_are_named() {
     let store = Store::connect(&address, Options::default()).unwrap();
     assert_eq!(store.server_warnings().await.unwrap(), found);
     assert_eq!(settings(found), ["synchronous_standby_names"]);
+    let quiet = strong.database("quiet");
+    quiet.sql("ALTER FUNCTION pg_control_checkpoint() RENAME TO away");
+    let outcome = Store::migrate(&Address::parse(&quiet.url()).unwrap()).unwrap();
+    assert_eq!(
+        settings(outcome.warnings),
+        ["synchronous_standby_names", "pg_control_checkpoint"]
+    );
     let (_, found) = migrate(&Cluster::with_standby().primary);
     assert_eq!(settings(found), ["max_locks_per_transaction"]);
 }

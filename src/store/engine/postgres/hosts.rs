@@ -4,7 +4,7 @@
 //! of what happened since.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tokio_postgres::Client;
@@ -47,12 +47,18 @@ pub(super) struct NewestPrimary {
     server: Mutex<Option<Server>>,
     /// How often another one took its place. A connection from before that is closed.
     changes: AtomicU64,
+    has_warned: AtomicBool,
 }
 
 impl NewestPrimary {
     /// Checks that the server is no older primary than the one that was used before. It is remembered then.
     pub(super) async fn check(&self, client: &Client, host: &Config) -> Result<(), StoreError> {
         let Some(server) = describe(client, host).await else {
+            if !self.has_warned.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    "the server does not tell its timeline, so an old primary that comes back after a failover is not recognized: see idsvc doctor"
+                );
+            }
             return Ok(());
         };
         let mut newest = self.server.lock().unwrap_or_else(PoisonError::into_inner);

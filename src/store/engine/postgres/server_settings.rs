@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use tokio::time::timeout;
+use tokio_postgres::Config;
 
 use super::errors::failed;
+use super::hosts::describe;
 use super::{CONNECTIONS, Postgres, State};
 use crate::store::{ServerWarning, StoreError};
 
@@ -36,6 +38,8 @@ async fn server_warnings(state: Arc<State>) -> Result<Vec<ServerWarning>, StoreE
     let row = timeout(state.timeout, client.query_typed_one(SETTINGS, &[])).await;
     let row = row.map_err(|_| state.settings.silence())?;
     let row = row.map_err(|error| failed(&error))?;
+    let described = timeout(state.timeout, describe(&client, &Config::new())).await;
+    let tells_timeline = described.map_err(|_| state.settings.silence())?.is_some();
     let (locks, free): (i64, i64) = (row.get(0), row.get(3));
     let (synchronous_commit, standbys): (&str, &str) = (row.get(1), row.get(2));
     let mut warnings = Vec::new();
@@ -65,6 +69,13 @@ async fn server_warnings(state: Arc<State>) -> Result<Vec<ServerWarning>, StoreE
             "synchronous_standby_names",
             "it is empty, so a failover loses commits that were answered".to_owned(),
             "name a standby, if the service must survive the loss of the database server",
+        );
+    }
+    if !tells_timeline {
+        warn(
+            "pg_control_checkpoint",
+            "the role in store.url cannot ask for the timeline, so an old primary that comes back after a failover is not recognized".to_owned(),
+            "let the role execute pg_control_system(), pg_control_checkpoint() and pg_control_recovery()",
         );
     }
     if free <= i64::try_from(CONNECTIONS).unwrap_or(i64::MAX) {
