@@ -42,6 +42,8 @@ impl UsedClients {
 pub struct CatalogUse {
     generation: i64,
     used: Mutex<UsedClients>,
+    /// Whether a transaction of the request has asked the database.
+    has_asked: AtomicBool,
     is_confirmed: AtomicBool,
     is_outdated: AtomicBool,
     has_missed: AtomicBool,
@@ -52,6 +54,7 @@ impl CatalogUse {
         Arc::new(Self {
             generation,
             used: Mutex::default(),
+            has_asked: AtomicBool::new(false),
             is_confirmed: AtomicBool::new(false),
             is_outdated: AtomicBool::new(false),
             has_missed: AtomicBool::new(false),
@@ -102,6 +105,17 @@ impl CatalogUse {
             all.keys.extend(used.keys);
             all.has_counted |= used.has_counted;
         });
+    }
+
+    pub(super) fn note_asked(&self) {
+        self.has_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends a write of the request. One that has asked the database nothing confirms nothing.
+    pub(super) async fn end_write(&self) {
+        if self.has_asked.load(Ordering::Relaxed) || self.is_outdated.load(Ordering::Relaxed) {
+            self.confirm().await;
+        }
     }
 
     /// Ends an access of the request to the database. If the catalog was outdated, it waits for ever, because [`Self::run`]

@@ -224,7 +224,7 @@ impl Store {
         let outcome = receiver.await.unwrap_or_else(|_| Err(StoreError::Closed.into()));
         #[cfg(feature = "postgres")]
         if let Some(catalog_use) = catalog_use {
-            catalog_use.confirm().await;
+            catalog_use.end_write().await;
         }
         outcome
     }

@@ -57,7 +57,7 @@ use self::transaction::{ReadResult, RepeatedRead};
 use super::Snapshot;
 use super::writer::Job;
 use crate::clock::{SharedClock, uptime};
-use crate::store::catalog_use::UsedClients;
+use crate::store::catalog_use::{CatalogUse, UsedClients};
 use crate::store::failure_log::FailureLog;
 use crate::store::{Address, CatalogReader, OpenError, Options, StoreError};
 
@@ -200,9 +200,10 @@ impl Postgres {
         }
         self.state.running.fetch_add(1, Ordering::AcqRel);
         let state = Arc::clone(&self.state);
+        let request = CatalogUse::unconfirmed();
         self.handle.spawn(async move {
             let counted = CountedRun(&state);
-            state.run(job).await;
+            state.run(job, request).await;
             drop(counted);
         });
         Ok(())

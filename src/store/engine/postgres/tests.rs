@@ -15,6 +15,7 @@ use std::thread;
 
 pub(in crate::store::engine) use self::shared_store::address;
 use super::DatabaseLoad;
+use crate::store::catalog_use::note_miss;
 use crate::store::engine::tests::RAW;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::record::Record;
@@ -91,6 +92,22 @@ fn a_refused_read_fails_without_the_reads_that_share_its_call() {
             });
         }
     });
+}
+
+#[tokio::test]
+async fn a_write_confirms_the_catalog_of_its_request_only_if_it_asks_the_database() {
+    let store = store(Options::default());
+    let catalog_use = store.catalog_use();
+    let request = async {
+        note_miss();
+        let nothing = store.write("nothing", |_| Ok::<_, StoreError>(())).await;
+        nothing.unwrap();
+        assert!(catalog_use.has_missed());
+        let put = store.write("put", |tx| NUMBERS.put(tx, "one", &1)).await;
+        put.unwrap();
+        assert!(!catalog_use.has_missed());
+    };
+    catalog_use.run(request).await.unwrap();
 }
 
 #[test]

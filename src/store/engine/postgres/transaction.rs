@@ -156,11 +156,11 @@ impl State {
         drop(self.commit(ran, self.deadline()).await);
     }
 
-    /// Runs a transaction until it is committed, or fails.
-    pub(super) async fn run(&self, mut job: Box<dyn Job>) {
+    /// Runs a transaction until it is committed, or fails. `request` has caused it.
+    pub(super) async fn run(&self, mut job: Box<dyn Job>, request: Option<Arc<CatalogUse>>) {
         let (begun, deadline) = (Instant::now(), self.deadline());
         let mut read = RepeatedRead::default();
-        let (mut conflicts, mut has_met_lock) = (0, false);
+        let (mut conflicts, mut has_met_lock, mut has_asked) = (0, false, false);
         let outcome = loop {
             let generation = self.catalog.generation();
             let mut view = View::new(&read.known);
@@ -170,6 +170,7 @@ impl State {
             });
             let (reads, mut writes) = (view.reads.into_inner(), view.writes);
             if reads.has_missed() {
+                has_asked = true;
                 let wanted = match read.add_missing(reads) {
                     Ok(wanted) => wanted,
                     Err(error) => break Err(error),
@@ -196,6 +197,7 @@ impl State {
                 reads,
                 writes,
             };
+            has_asked = true;
             match self.commit(ran, deadline).await {
                 Ok(Committed::Yes) => break Ok(()),
                 Ok(Committed::Conflict) => {
@@ -219,6 +221,9 @@ impl State {
         {
             let left_out = (left_out > 0).then_some(left_out);
             tracing::error!(transaction = job.name(), %error, left_out, "a write was rolled back");
+        }
+        if has_asked && let Some(request) = request {
+            request.note_asked();
         }
         job.reply(outcome);
     }
