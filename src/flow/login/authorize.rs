@@ -3,7 +3,7 @@
 use super::anonymous_upgrade;
 use super::destination::BrowserRedirect;
 use super::drawn_code::DrawnCode;
-use super::given_consent::may_send_errors;
+use super::given_consent::{may_send_errors, will_find};
 use super::push_request;
 use super::pushed_use;
 use super::read_request::{ReadAuthorization, ReadRequest, read_request};
@@ -24,7 +24,6 @@ use crate::oauth::parameters::Parameters;
 use crate::oauth::pushed::URN;
 use crate::store::TxError;
 use crate::store::engine::Snapshot;
-use crate::store::tables::{CONSENTS, USERS};
 use url::Url;
 
 /// Answers an authorization request: with a code, a refusal, or a page.
@@ -100,16 +99,13 @@ pub async fn begin_authorization(
         PlannedStep::IssueCode(_) => {
             let found = lookup.clone();
             let answered = purpose.clone();
-            let consent = live.map(|live| (live.user.uuid, client.client_id.clone()));
+            let expected = live.map(|live| (live.user.uuid, client.client_id.clone()));
             let issued = core
                 .store
                 .write(
                     "begin_authorization",
                     move |tx| -> Result<_, TxError<UntrustedRedirect>> {
-                        if let Some(consent) = &consent {
-                            USERS.will_get(&*tx, &consent.0);
-                            CONSENTS.will_get(&*tx, consent);
-                        }
+                        expected.iter().for_each(|(user, client)| will_find(&*tx, *user, client));
                         let (step, live) = decide(&*tx)?;
                         let grant = match PlannedStep::of(step) {
                             PlannedStep::Result(result) => return Ok(result),

@@ -168,12 +168,8 @@ pub(in crate::flow) async fn start_session(
                 if identified.was_anonymous {
                     LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
                 }
-                let identified = Box::new(identified);
-                return Ok(if is_required {
-                    Written::SecondStep(identified)
-                } else {
-                    Written::MustChangePassword(identified)
-                });
+                let next = if is_required { Written::SecondStep } else { Written::MustChangePassword };
+                return Ok(next(Box::new(identified)));
             }
             let previous = session::presented(&*tx, browser.session.as_ref())?;
             let new = NewSession {

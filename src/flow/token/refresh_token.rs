@@ -170,6 +170,7 @@ pub async fn rotate_refresh_token(
             })
         })
         .await?;
+    let (client_id, family) = (&*client.client_id, id);
     match refreshed {
         RefreshResult::Granted {
             mut approved,
@@ -177,10 +178,7 @@ pub async fn rotate_refresh_token(
             is_retry,
         } => {
             if is_retry {
-                audit::record(&Event::RefreshRepeated {
-                    client_id: &client.client_id,
-                    family: id,
-                });
+                audit::record(&Event::RefreshRepeated { client_id, family });
             }
             record_use(core, client, now).await?;
             // Read again: the keys may have rotated before this retry, after it was verified.
@@ -189,10 +187,7 @@ pub async fn rotate_refresh_token(
             issue_tokens(core, client, *approved, now)
         }
         RefreshResult::Replayed => {
-            audit::record(&Event::RefreshTokenReplayed {
-                client_id: &client.client_id,
-                family: id,
-            });
+            audit::record(&Event::RefreshTokenReplayed { client_id, family });
             Err(refresh::REPLAYED.into())
         }
     }
