@@ -196,7 +196,10 @@ async fn nobody_is_given_a_type_that_is_no_persons_and_who_has_it_keeps_it() {
     let alice = admin(&core).call(request("alice@example.com")).await.unwrap();
     let reserved: [(FaultCode, &[&str]); 1] = [(FaultCode::NotAllowed, &["user_type"])];
     for word in ["client", "anonymous"] {
-        let new = AddUser { fields: typed(word) };
+        let new = AddUser {
+            fields: typed(word),
+            ..request("bob@example.com")
+        };
         assert_faults(&refusal(admin(&core).call(new).await), &reserved);
         let changed = admin(&core).call(change(typed(word))).await;
         assert_faults(&refusal(changed), &reserved);
@@ -426,6 +429,7 @@ async fn a_password_that_no_browser_sends_is_not_given_to_anybody() {
     ] {
         let bob = AddUser {
             password: given(untypable),
+            ..request("bob@example.com")
         };
         let set = SetPassword {
             who: "alice@example.com".to_owned(),
