@@ -150,7 +150,7 @@ events! { 'a
         /// The user.
         user: Uuid,
         /// `factor` if the user showed a factor, `secured` if the account was secured again, `operator` if a command ended
-        /// it, `over` if a sign-in after it removed the factors, `expired` if there was none for a week.
+        /// it, `over` if a sign-in after it removed the factors. `expired` if there was none for a week.
         reason: &'a str,
     }
     /// A user answered the consent page.

@@ -5,7 +5,7 @@ use crate::http::error::answer_status;
 use crate::oauth::error::{Cause, ErrorCode};
 
 const INTRODUCTION: &str = "\
-An error is a JSON object with `error` and `error_description`. An error of `/oauth2/authorize` goes to the redirect URI instead, as parameters of these names, and has no status. If the redirect URI is not registered, the user sees a page that says so. The user also sees the error of a client that registered itself or has a metadata document, unless the user is signed in and has allowed it before: so an application that [registers itself](../let-clients-register.md) or [has such a document](../accept-clients-by-address.md) may get no answer to `prompt=none`.
+An error is a JSON object with `error` and `error_description`. An error of `/oauth2/authorize` goes to the redirect URI instead, as parameters of these names, and has no status. If the redirect URI is not registered, the user sees a page that says so. The user also sees the error of a client that registered itself or has a metadata document, unless the user is signed in and has allowed it before. So an application that [registers itself](../let-clients-register.md) or [has such a document](../accept-clients-by-address.md) may get no answer to `prompt=none`.
 
 Retry after 429 and 503, as `Retry-After` says, and never after 400 or 401.
 
