@@ -138,7 +138,10 @@ async fn at_the_limit_the_right_password_waits_for_as_many_transactions_as_a_wro
     ] {
         let before = transactions();
         let (sender, answer) = oneshot::channel();
-        let settle = move || attempt.settle(is_right, |is_accepted| drop(sender.send(is_accepted)));
+        let answered = move |is_accepted| {
+            let _ = sender.send(is_accepted);
+        };
+        let settle = move || attempt.settle(is_right, answered);
         tokio::task::spawn_blocking(settle).await.unwrap();
         let is_accepted = answer.await.unwrap();
         until(async || transactions() > before).await;

@@ -18,8 +18,11 @@ enum Typed {
 
 const REFUSED: [Typed; 3] = [Typed::Right, Typed::Wrong, Typed::UnknownName];
 
+/// What an attempt is answered.
+type Answer = Option<bool>;
+
 /// The answer if it is there at once, without anything that is written.
-fn answer_at_once(core: &Core, typed: Typed) -> Option<Option<bool>> {
+fn answer_at_once(core: &Core, typed: Typed) -> Result<Answer, mpsc::TryRecvError> {
     let hash = PasswordHash::parse(HASH).unwrap();
     let failures = StoredFailures {
         store: core.store.clone(),
@@ -29,9 +32,11 @@ fn answer_at_once(core: &Core, typed: Typed) -> Option<Option<bool>> {
         now: core.clock.now(),
     };
     let (sender, answers) = mpsc::channel();
-    let settled = move |is_accepted| drop(sender.send(is_accepted));
+    let settled = move |is_accepted| {
+        let _ = sender.send(is_accepted);
+    };
     failures.settle(matches!(typed, Typed::Right), Box::new(settled));
-    answers.try_recv().ok()
+    answers.try_recv()
 }
 
 async fn core_with(count: u32) -> Core {
@@ -64,7 +69,7 @@ async fn at_the_limit_no_answer_waits_and_nothing_is_written() {
     let before = core.store.stats().transactions;
     let release = hold_writes(&core);
     for typed in REFUSED {
-        assert_eq!(answer_at_once(&core, typed), Some(Some(false)), "{typed:?}");
+        assert_eq!(answer_at_once(&core, typed), Ok(Some(false)), "{typed:?}");
         assert_eq!(core.attempts.unsettled(USER), 0, "{typed:?}");
     }
     drop(release);
@@ -77,9 +82,9 @@ async fn at_the_limit_no_answer_waits_and_nothing_is_written() {
 async fn the_right_password_after_the_hundredth_wrong_one_waits_and_writes_as_the_wrong_one_does() {
     let core = core_with(FailedPasswords::LIMIT - 1).await;
     let _release = hold_writes(&core);
-    assert_eq!(answer_at_once(&core, Typed::Wrong), Some(Some(true)));
+    assert_eq!(answer_at_once(&core, Typed::Wrong), Ok(Some(true)));
     for (typed, unsettled) in REFUSED.into_iter().zip([2, 3, 3]) {
-        assert_eq!(answer_at_once(&core, typed), Some(Some(false)), "{typed:?}");
+        assert_eq!(answer_at_once(&core, typed), Ok(Some(false)), "{typed:?}");
         assert_eq!(core.attempts.unsettled(USER), unsettled, "{typed:?}");
     }
 }
@@ -88,8 +93,8 @@ async fn the_right_password_after_the_hundredth_wrong_one_waits_and_writes_as_th
 async fn the_right_password_in_the_hundredth_place_is_accepted_without_a_write() {
     let core = core_with(FailedPasswords::LIMIT - 2).await;
     let _release = hold_writes(&core);
-    assert_eq!(answer_at_once(&core, Typed::Wrong), Some(Some(true)));
-    assert_eq!(answer_at_once(&core, Typed::Right), Some(Some(true)));
+    assert_eq!(answer_at_once(&core, Typed::Wrong), Ok(Some(true)));
+    assert_eq!(answer_at_once(&core, Typed::Right), Ok(Some(true)));
     assert_eq!(core.attempts.unsettled(USER), 1);
 }
 
@@ -98,6 +103,6 @@ async fn a_store_that_is_closed_answers_each_password_alike() {
     let core = core_with(FailedPasswords::LIMIT).await;
     core.store.clone().close();
     for typed in REFUSED {
-        assert_eq!(answer_at_once(&core, typed), Some(None), "{typed:?}");
+        assert_eq!(answer_at_once(&core, typed), Ok(None), "{typed:?}");
     }
 }

@@ -97,15 +97,16 @@ pub async fn begin_authorization(
     let result = match PlannedStep::of(step) {
         PlannedStep::Result(result) => result,
         PlannedStep::IssueCode(_) => {
-            let found = lookup.clone();
-            let answered = purpose.clone();
+            let (found, answered) = (lookup.clone(), purpose.clone());
             let expected = live.map(|live| (live.user.uuid, client.client_id.clone()));
             let issued = core
                 .store
                 .write(
                     "begin_authorization",
                     move |tx| -> Result<_, TxError<UntrustedRedirect>> {
-                        expected.iter().for_each(|(user, client)| will_find(&*tx, *user, client));
+                        if let Some((user, client_id)) = &expected {
+                            will_find(&*tx, *user, client_id);
+                        }
                         let (step, live) = decide(&*tx)?;
                         let grant = match PlannedStep::of(step) {
                             PlannedStep::Result(result) => return Ok(result),

@@ -116,12 +116,7 @@ pub(in crate::flow) async fn start_session(
     event: AuthenticationEvent,
     identify: Identify,
 ) -> Result<SessionStart, Failure> {
-    let BrowserLogin {
-        core,
-        browser,
-        login,
-        now,
-    } = at;
+    let (core, browser, login, now) = (at.core, at.browser, at.login, at.now);
     let drawn = DrawnSession::draw(core, browser);
     let session_slot = drawn.slot();
     let code = DrawnCode::draw(core, now);
@@ -168,7 +163,11 @@ pub(in crate::flow) async fn start_session(
                 if identified.was_anonymous {
                     LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
                 }
-                let next = if is_required { Written::SecondStep } else { Written::MustChangePassword };
+                let next = if is_required {
+                    Written::SecondStep
+                } else {
+                    Written::MustChangePassword
+                };
                 return Ok(next(Box::new(identified)));
             }
             let previous = session::presented(&*tx, browser.session.as_ref())?;

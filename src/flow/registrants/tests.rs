@@ -222,7 +222,9 @@ fn a_client_does_not_grow_if_the_others_keep_their_places() {
 fn clients_that_grow_at_once_count_each_other() {
     let clients: Vec<_> = (0..4).map(|number| client(number, number, 1)).collect();
     let registrants = Registrants::new(16 << 10);
-    clients.iter().for_each(|client| registrants.put(client));
+    for client in &clients {
+        registrants.put(client);
+    }
     std::thread::scope(|scope| {
         for client in &clients {
             scope.spawn(|| registrants.put_in_place(&grown(client, 2000), MANY));
