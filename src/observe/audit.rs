@@ -411,9 +411,9 @@ events! { 'a
     ClientRegistrationRemoved = "client_registration_removed": info(client_id, reason) {
         /// The client.
         client_id: &'a str,
-        /// `request` if the client asked for it; `unused` if no user allowed it anything within 30 days; `replaced` if another
-        /// client took its place (`clients.most_registered`, `limits.memory`), or if it had no room at the start. With a metadata document, `unused` if nobody used it for 30 days, or for
-        /// the lifetime of a refresh token if that is longer.
+        /// `request` if the client asked for it; `unused` if no user allowed it anything within 30 days. `replaced` if another
+        /// client took its place (`clients.most_registered`, `limits.memory`), or if it had no room at the start. With a
+        /// metadata document, `unused` if nobody used it for 30 days, or for the lifetime of a refresh token if that is longer.
         reason: &'a str,
     }
     /// A signing key was announced, activated or removed on schedule.
