@@ -45,7 +45,7 @@ fn head<P: Page>(page: &P, theme: &Theme, locale: &Locale) -> Markup {
                 crossorigin;
         }
         link rel="stylesheet" href=(theme.style_url());
-        @if let Some(script) = script_url(page, theme) { script src=(script) defer {} }
+        @if let Some(script) = script_url(page, theme) { script src=(script) defer blocking="render" {} }
     }
 }
 
