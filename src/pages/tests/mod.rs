@@ -229,7 +229,11 @@ fn a_policy_of_self_is_enough_for_every_page() {
             ),
             "{page}"
         );
-        assert_eq!(html.matches("\" defer></script>").count(), scripts, "{page}");
+        assert_eq!(
+            html.matches("\" defer blocking=\"render\"></script>").count(),
+            scripts,
+            "{page}"
+        );
     });
 }
 
