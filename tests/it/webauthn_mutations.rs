@@ -116,7 +116,7 @@ fn member<'a>(object: &'a [u8], name: &str) -> Option<Value<'a>> {
     found.map(|(_, value)| value)
 }
 
-/// What is accepted says what stands in the data. If the credential signed the data, it is what was signed.
+/// Checks that an accepted credential has the values of the data. If the data has a signature, they are the signed ones.
 fn check_registration(accepted: &NewCredential, object: &[u8], original: &RegistrationVector) {
     let Some(Value::Bytes(data)) = member(object, "authData") else {
         panic!("it has no data")
@@ -251,7 +251,8 @@ async fn take(server: &Server, person: &Person) -> Option<StoredPasskey> {
     })
 }
 
-/// Nobody signs a registration without an attestation. So what is stored is what stands in the data, and is of this service.
+/// Checks that a stored passkey has the values of the data, and is of this service. Without an attestation, there is no
+/// signature to check.
 fn check_stored(stored: &StoredPasskey, changed: &[u8], original: &[u8]) {
     let Some(Value::Bytes(data)) = member(changed, "authData") else {
         panic!("it has no data")

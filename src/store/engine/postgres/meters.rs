@@ -55,7 +55,7 @@ pub(super) struct Meters {
 }
 
 impl Meters {
-    /// Nothing was answered yet. Whoever opens the store says what is wrong, so the log does not.
+    /// The meters before the first answer. A failure is not logged yet: the command that opens the store prints it.
     pub(super) fn new() -> Self {
         let meters = Self::default();
         meters.fetch_outages.fails.store(true, Ordering::Relaxed);

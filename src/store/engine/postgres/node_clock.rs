@@ -206,8 +206,8 @@ fn clocks_that_count<'a>(nodes: impl Iterator<Item = &'a NodeClockReading> + Clo
     std::iter::once(0).chain(counted.map(|node| node.ahead)).collect()
 }
 
-/// By how many milliseconds the time is ahead of the database's clock, given the same of each clock. `None` if nothing
-/// tells which clock is right.
+/// The median of the clocks. Each clock is given in milliseconds ahead of the database's. `None` if nothing tells which one
+/// is right.
 fn shared_time(mut clocks: Vec<i64>) -> Option<i64> {
     clocks.sort_unstable();
     let lower = *clocks.get(clocks.len().checked_sub(1)? / 2)?;

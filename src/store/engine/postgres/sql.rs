@@ -36,9 +36,8 @@ pub(super) static COMMIT: LazyLock<String> = LazyLock::new(|| {
 /// Forgets the results of 10,000 old batches at most, and old changes of the catalog. This does not wait for the standby.
 pub(super) const FORGET: &str = "SELECT set_config('synchronous_commit', 'off', true), idsvc.forget_v1()";
 
-/// Stores by how many milliseconds the clock of a node is ahead of the database's, and reads the same of all live nodes, with
-/// whether each has lived for a while.
-/// This does not wait for the standby.
+/// Stores the clock of a node, in milliseconds ahead of the database's. Reads the clocks of all live nodes, and whether each
+/// node has lived for a while. This does not wait for the standby.
 pub(super) const BEAT: &str = "SELECT b.node, b.ahead, b.is_settled, set_config('synchronous_commit', 'off', true) FROM idsvc.beat_v1($1, $2) b";
 
 /// `n` of the row of `get_v2` that has the generation of the catalog, in `s`.
