@@ -276,10 +276,8 @@ impl Catalog {
     pub(super) fn change_registrants(&self, client_ids: &[String], clients: &[Client]) -> bool {
         for client_id in client_ids {
             let now = clients.iter().find(|client| client.client_id == *client_id);
-            match now.filter(|client| !is_vouched_for(client)) {
-                Some(client) => self.registrants.put(client),
-                None => drop(self.registrants.remove(client_id)),
-            }
+            self.registrants
+                .follow_store(client_id, now.filter(|client| !is_vouched_for(client)));
         }
         let is_named = |client_id: &String| {
             self.apis
@@ -328,7 +326,7 @@ impl Catalog {
     }
 
     /// The clients that nobody vouches for.
-    pub fn registrants(&self) -> &Registrants {
+    pub fn registrants(&self) -> &Arc<Registrants> {
         &self.registrants
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 
 use super::catalog_rows::is_vouched_for;
+use super::registrants::AheadOfStore;
 use super::remove_client::remove_client;
 use super::{Catalog, Core};
 use crate::oauth::client::{Client, Holder};
@@ -30,6 +31,7 @@ pub(super) struct ClientRoom {
 struct State {
     /// The clients whose place it takes. `None` until there is room for it.
     replaced: Option<Vec<String>>,
+    ahead_of_store: Option<AheadOfStore>,
     /// Those of them that the transaction has removed.
     removed: Vec<String>,
 }
@@ -57,7 +59,8 @@ impl ClientRoom {
         } else if self.is_shared {
             state.replaced = registrants.replaced_by_newest(client, self.most);
         } else if state.replaced.is_none() {
-            state.replaced = registrants.put_in_place(client, self.most);
+            state.ahead_of_store = registrants.put_in_place(client, self.most);
+            state.replaced = state.ahead_of_store.as_ref().map(|ahead| ahead.replaced.clone());
         }
         let Some(replaced) = &state.replaced else {
             return Ok(false);
@@ -77,6 +80,7 @@ impl ClientRoom {
     /// Brings the catalog up to date after the transaction, and records the removals if it was committed.
     pub(super) async fn settle(&self, core: &Core, client_id: &str) -> Result<(), StoreError> {
         let state = std::mem::take(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(state.ahead_of_store);
         let mut changed = state.replaced.unwrap_or_default();
         changed.push(client_id.to_owned());
         core.reload_clients(&changed).await?;

@@ -55,6 +55,8 @@ struct State {
     origins: HashMap<u64, u32>,
     /// Counts the changes, so that nothing is kept decoded that was read before one.
     changes: u64,
+    /// The clients that were changed here and whose transactions are not over, with the number of these.
+    ahead_of_store: HashMap<Arc<str>, u32>,
 }
 
 impl State {
@@ -104,6 +106,28 @@ impl Tally {
         let unused = self.never_allowed.in_turn(0);
         let used = self.allowed.in_turn(1);
         unused.chain(used).chain(self.allowed.last_of_one_user())
+    }
+}
+
+/// The clients that [`Registrants::put_in_place`] has changed. While this lives, what the store has of them is out of date.
+pub(super) struct AheadOfStore {
+    registrants: Arc<Registrants>,
+    client_id: String,
+    pub(super) replaced: Vec<String>,
+}
+
+impl Drop for AheadOfStore {
+    fn drop(&mut self) {
+        let state = self.registrants.state.write();
+        let ahead = &mut state.unwrap_or_else(PoisonError::into_inner).ahead_of_store;
+        for id in self.replaced.iter().chain([&self.client_id]) {
+            if let Some(transactions) = ahead.get_mut(id.as_str()) {
+                *transactions -= 1;
+                if *transactions == 0 {
+                    ahead.remove(id.as_str());
+                }
+            }
+        }
     }
 }
 
@@ -235,10 +259,16 @@ impl Registrants {
         Some(client)
     }
 
-    /// Adds a client, or replaces it.
-    pub(super) fn put(&self, client: &Client) {
+    /// Does as the store, which has `client` for this identifier. A transaction that is not over knows better.
+    pub(super) fn follow_store(&self, client_id: &str, client: Option<&Client>) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        self.put_into(&mut state, client);
+        if state.ahead_of_store.contains_key(client_id) {
+            return;
+        }
+        match client {
+            Some(client) => self.put_into(&mut state, client),
+            None => self.remove_from(&mut state, client_id),
+        }
     }
 
     fn put_into(&self, state: &mut State, client: &Client) {
@@ -260,19 +290,13 @@ impl Registrants {
         state.rows.insert(id, row.into());
     }
 
-    /// Whether there was such a client.
-    pub(super) fn remove(&self, client_id: &str) -> bool {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        self.remove_from(&mut state, client_id)
-    }
-
-    fn remove_from(&self, state: &mut State, client_id: &str) -> bool {
+    fn remove_from(&self, state: &mut State, client_id: &str) {
         state.changes += 1;
         let Some((id, row)) = state.rows.remove_entry(client_id) else {
-            return false;
+            return;
         };
         let Ok(client) = Client::decode(&row) else {
-            return true;
+            return;
         };
         for origin in self.origins_of(&client) {
             if let Some(count) = state.origins.get_mut(&origin) {
@@ -290,7 +314,6 @@ impl Registrants {
                 clients.remove(&HeldClient::new(&client, &id));
             });
         }
-        true
     }
 
     fn origins_of(&self, client: &Client) -> Vec<u64> {
@@ -339,14 +362,21 @@ impl Registrants {
 
     /// Adds a client, or replaces it, in place of those of [`Registrants::replaced_by`], and returns these. Of clients that
     /// come at once, each counts the others.
-    pub(super) fn put_in_place(&self, client: &Client, most: usize) -> Option<Vec<String>> {
+    pub(super) fn put_in_place(self: &Arc<Self>, client: &Client, most: usize) -> Option<AheadOfStore> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         let replaced = self.replaced_in(&state, client, most)?;
         for id in &replaced {
             self.remove_from(&mut state, id);
         }
         self.put_into(&mut state, client);
-        Some(replaced)
+        for id in replaced.iter().chain([&client.client_id]) {
+            *state.ahead_of_store.entry(id.as_str().into()).or_default() += 1;
+        }
+        Some(AheadOfStore {
+            registrants: Arc::clone(self),
+            client_id: client.client_id.clone(),
+            replaced,
+        })
     }
 
     /// Like [`Registrants::replaced_by`], in a transaction of a store that several nodes share. Near the limits, it is committed

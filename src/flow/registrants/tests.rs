@@ -22,7 +22,7 @@ fn client(number: u128, holder: u128, created: u64) -> Client {
 fn held(clients: &[Client]) -> Registrants {
     let registrants = Registrants::new(1 << 20);
     for client in clients {
-        registrants.put(client);
+        registrants.follow_store(&client.client_id, Some(client));
     }
     registrants
 }
@@ -42,7 +42,7 @@ fn the_oldest_client_of_the_largest_holder_goes_first() {
         Some(vec!["client-1".to_owned()])
     );
     assert_eq!(registrants.replaced_by(&newcomer, 5), Some(Vec::new()));
-    registrants.remove("client-1");
+    registrants.follow_store("client-1", None);
     let by_age = registrants.replaced_by(&newcomer, 1);
     assert_eq!(
         by_age.unwrap(),
@@ -140,7 +140,7 @@ fn what_has_no_room_at_the_start_is_of_the_sender_with_most() {
         .map(|number| unused(number, 1))
         .chain([unused(999, 2)])
         .collect();
-    let registrants = Registrants::new(16 << 10);
+    let registrants = Arc::new(Registrants::new(16 << 10));
     for client in &clients {
         registrants.put_stored(client);
     }
@@ -161,8 +161,10 @@ fn far_too_many_clients_become_fewer_with_each_newcomer() {
         let newcomer = client(number, number, 2);
         let replaced = registrants.replaced_by(&newcomer, 10).unwrap();
         assert!(replaced.len() <= MOST_REPLACED);
-        assert!(replaced.iter().all(|id| registrants.remove(id)));
-        registrants.put(&newcomer);
+        for id in &replaced {
+            registrants.follow_store(id, None);
+        }
+        registrants.follow_store(&newcomer.client_id, Some(&newcomer));
         left = registrants.count(ClientOrigin::MetadataDocument);
     }
     assert_eq!(left, 10);
@@ -182,7 +184,7 @@ fn full(clients: &[Client]) -> Registrants {
         .sum();
     let registrants = Registrants::new(2 * bytes);
     for client in clients {
-        registrants.put(client);
+        registrants.follow_store(&client.client_id, Some(client));
     }
     registrants
 }
@@ -190,10 +192,10 @@ fn full(clients: &[Client]) -> Registrants {
 #[test]
 fn a_client_that_grows_makes_room_like_a_newcomer_and_does_not_take_its_own_place() {
     let clients = [client(1, 7, 1), client(2, 7, 2), client(3, 7, 3), client(4, 8, 1)];
-    let registrants = full(&clients);
+    let registrants = Arc::new(full(&clients));
     let large = grown(&clients[0], 200);
-    let replaced = registrants.put_in_place(&large, 3).unwrap();
-    assert_eq!(replaced, ["client-2"], "their number is not looked at");
+    let ahead = registrants.put_in_place(&large, 3).unwrap();
+    assert_eq!(ahead.replaced, ["client-2"], "their number is not looked at");
     assert_eq!(registrants.count(ClientOrigin::MetadataDocument), 3);
     assert_eq!(
         registrants.replaced_by(&clients[0], 1),
@@ -209,25 +211,48 @@ fn a_client_does_not_grow_if_the_others_keep_their_places() {
         other.held_by = Some(Holder::Users);
     }
     let small = &clients[0];
-    let registrants = full(&clients);
-    assert_eq!(registrants.put_in_place(&grown(small, 200), MANY), None);
+    let registrants = Arc::new(full(&clients));
+    assert!(registrants.put_in_place(&grown(small, 200), MANY).is_none());
     let kept = registrants.get("client-1", |client| client).unwrap();
     assert_eq!(*kept, *small);
-    let roomy = held(&clients);
-    assert_eq!(roomy.put_in_place(&grown(small, 200), MANY), Some(Vec::new()));
+    let roomy = Arc::new(held(&clients));
+    let ahead = roomy.put_in_place(&grown(small, 200), MANY);
+    assert!(ahead.is_some_and(|ahead| ahead.replaced.is_empty()));
+}
+
+#[test]
+fn a_client_that_changes_is_not_read_from_the_store_before_all_its_transactions_are_over() {
+    let clients = [client(1, 7, 1), client(2, 7, 2)];
+    let registrants = Arc::new(full(&clients));
+    let has = |client_id| registrants.get(client_id, |client| client).is_some();
+    let newcomer = client(3, 8, 3);
+    let first = registrants.put_in_place(&newcomer, 2).unwrap();
+    let second = registrants.put_in_place(&client(4, 7, 4), 2).unwrap();
+    assert_eq!(
+        (&first.replaced[..], &second.replaced[..]),
+        (&["client-1".to_owned()][..], &["client-2".to_owned()][..])
+    );
+    registrants.follow_store("client-1", Some(&clients[0]));
+    registrants.follow_store("client-3", None);
+    assert!(!has("client-1") && has("client-3"));
+    drop(first);
+    registrants.follow_store("client-1", Some(&clients[0]));
+    registrants.follow_store("client-2", Some(&clients[1]));
+    registrants.follow_store("client-3", None);
+    assert!(has("client-1") && !has("client-2") && !has("client-3"));
 }
 
 /// Each of them has room, but not all.
 #[test]
 fn clients_that_grow_at_once_count_each_other() {
     let clients: Vec<_> = (0..4).map(|number| client(number, number, 1)).collect();
-    let registrants = Registrants::new(16 << 10);
+    let registrants = Arc::new(Registrants::new(16 << 10));
     for client in &clients {
-        registrants.put(client);
+        registrants.follow_store(&client.client_id, Some(client));
     }
     std::thread::scope(|scope| {
         for client in &clients {
-            scope.spawn(|| registrants.put_in_place(&grown(client, 2000), MANY));
+            scope.spawn(|| drop(registrants.put_in_place(&grown(client, 2000), MANY)));
         }
     });
     assert!(registrants.percent_used(MANY) <= 100);
@@ -237,8 +262,9 @@ fn clients_that_grow_at_once_count_each_other() {
 fn what_is_put_and_removed_leaves_nothing() {
     let registrants = held(&[client(1, 1, 1), client(1, 2, 1), client(2, 2, 1)]);
     assert_eq!(registrants.count(ClientOrigin::MetadataDocument), 2);
-    assert!(registrants.remove("client-1") && registrants.remove("client-2"));
-    assert!(!registrants.remove("client-1"));
+    for client_id in ["client-1", "client-2", "client-1"] {
+        registrants.follow_store(client_id, None);
+    }
     let state = registrants.state.read().unwrap();
     let tally = &state.documented;
     assert_eq!((tally.count, tally.bytes, state.origins.len()), (0, 0, 0));
