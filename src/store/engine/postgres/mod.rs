@@ -63,7 +63,7 @@ use crate::store::{Address, CatalogReader, OpenError, Options, StoreError};
 
 const THREAD_NAME: &str = "store";
 /// The connections of a store: one fetches, one commits and one polls. With more of each, batches are smaller, and each
-/// transaction takes more processor time.
+/// transaction takes more processor time. The cleanup of a node, long looks and locked tables take one more for a while.
 const CONNECTIONS: usize = 3;
 /// How long a node that starts waits for its first commit. Then it goes on, and commits count as hanging.
 const FIRST_COMMIT_TIMEOUT: Duration = Duration::from_secs(4);
