@@ -14,6 +14,7 @@ mod groups;
 pub mod import;
 pub mod installation;
 pub mod key;
+mod last_use;
 pub mod mail;
 mod named;
 pub mod operation;

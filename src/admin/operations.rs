@@ -172,6 +172,8 @@ operations! {
         user::ResetUser;
         /// The factors of a user.
         user::ListFactors;
+        /// The clients that a user may use.
+        user::ShowAccess;
         /// Removes all factors of a user.
         user::ResetFactors;
         /// Imports users from another system.
@@ -234,6 +236,8 @@ operations! {
     streams: {
         /// All clients, by identifier.
         client::ListClients;
+        /// The users who may use a client or have used it, in the order in which they were added.
+        client::ListAccess;
         /// Users, in the order in which they were added.
         user::ListUsers;
         /// The mails that wait.

@@ -7,7 +7,7 @@ use crate::store::table::{Key, Table};
 use crate::store::{Store, StoreError};
 
 /// The most rows of one page. The longest records have some tens of KiB.
-const PAGE_ROWS: usize = 100;
+pub(super) const PAGE_ROWS: usize = 100;
 
 /// Some records of a list, from one short snapshot.
 #[derive(Debug)]
@@ -16,6 +16,13 @@ pub struct Page<T, K> {
     pub records: Vec<T>,
     /// The key after which the next page begins. `None` at the end of the table.
     pub next: Option<K>,
+}
+
+impl<T, K> Page<T, K> {
+    /// The last page of a list.
+    pub(super) fn last(records: Vec<T>) -> Self {
+        Self { records, next: None }
+    }
 }
 
 impl<T, K: Key> Page<T, K> {

@@ -44,6 +44,7 @@ mod suggestions;
 pub mod terminal_text;
 pub mod theme;
 pub mod user;
+mod user_access;
 mod user_factors;
 mod user_link;
 pub mod value_parsers;

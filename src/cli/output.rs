@@ -169,6 +169,30 @@ impl Output<'_> {
         Ok(out.flush()?)
     }
 
+    /// Prints the one JSON document of a command, an object whose last member is an array, one element at a time. After an
+    /// error it has no end.
+    pub fn object_with_array<T: Serialize>(
+        &mut self,
+        members: &[(&str, Value)],
+        name: &str,
+        elements: impl IntoIterator<Item = Result<T, CliError>>,
+    ) -> Result<(), CliError> {
+        let mut out = BufWriter::new(&mut *self.out);
+        writeln!(out, "{{")?;
+        for (member, value) in members {
+            let value = serde_json::to_string(value).map_err(CliError::refused)?;
+            writeln!(out, "  \"{member}\": {},", escape_json(&value))?;
+        }
+        write!(out, "  \"{name}\": ")?;
+        let mut array = JsonArray::begin(&mut out, "  ")?;
+        for element in elements {
+            array.push(&mut out, &element?, escape_json)?;
+        }
+        array.end(&mut out)?;
+        writeln!(out, "\n}}")?;
+        Ok(out.flush()?)
+    }
+
     /// Prints a table. Without rows it has only its head.
     pub fn table<R: IntoIterator<Item = String>>(
         &mut self,

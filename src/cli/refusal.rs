@@ -116,7 +116,9 @@ fn hint_for(fault: &Fault, is_file: bool) -> Option<String> {
         (FaultCode::NotFound, "registration_token", _) => "idsvc client registration-token list shows all",
         (FaultCode::NotFound, _, ["apis"]) => "idsvc api list shows all",
         (FaultCode::NotFound, _, ["introspection_clients"]) => "idsvc client list shows all",
-        (FaultCode::NotFound, _, ["groups" | "role_groups"]) => "idsvc group list shows all",
+        (FaultCode::NotFound, _, ["groups" | "role_groups" | "allowed_groups"]) => {
+            "idsvc group list shows all"
+        }
         (FaultCode::NotFound, _, ["providers"]) => "idsvc provider list shows all",
         (FaultCode::AlreadyExists, "key", _) => "idsvc key list shows its state",
         (FaultCode::InUse, "key", _) => "idsvc key rotate --alg ALG --now replaces it",
@@ -125,6 +127,9 @@ fn hint_for(fault: &Fault, is_file: bool) -> Option<String> {
         }
         (FaultCode::InUse, "api", _) => {
             "idsvc client update ID --api with each other API of the client, or '' for none"
+        }
+        (FaultCode::InUse, "group", ["allowed_groups"]) => {
+            "idsvc client update ID --allow-group with each other group of the client, or '' for everybody"
         }
         (FaultCode::InUse, "group", _) => "idsvc api update ID --role-group ROLE=OTHER, or ROLE= for none",
         (FaultCode::InUse, "provider", _) => {

@@ -9,7 +9,7 @@ use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output, moment, yes_no};
 use super::password_flags::PasswordFlags;
 use super::value_parsers::{change, warn_of_claims};
-use super::{session, user_factors, user_link};
+use super::{session, user_access, user_factors, user_link};
 use crate::admin::scope::ListScopes;
 use crate::admin::user::{
     AddUser, DisableUser, EnableUser, ListUsers, NewPassword, RemoveUser, RemovedUser, SetPassword, ShowUser,
@@ -52,6 +52,8 @@ pub enum Verb {
     Sessions(Who),
     /// Print a link with which a user chooses a new password; with --mail, send it. With --factors, remove the factors
     Reset(user_link::Reset),
+    /// Show the clients that a user may use and has used, and why not the others
+    Access(Who),
     /// Disable a user and end all their sessions and refresh tokens at once
     Lock(Who),
     /// Remove a user's link to a provider. Sessions and refresh tokens that began there end
@@ -232,6 +234,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Verb::Reset(reset) => user_link::reset(reset, connector, output),
         Verb::Factors(which) => user_factors::list(which.who, connector, output),
         Verb::Sessions(which) => session::list_with_ended(which.who, connector, output),
+        Verb::Access(which) => user_access::show(which.who, connector, output),
         Verb::Lock(which) => user_link::lock(which.who, connector, output),
         Verb::Unlink(Unlink { who, provider, yes }) => {
             let question = format!(

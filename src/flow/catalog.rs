@@ -399,10 +399,11 @@ impl Catalog {
         &self.groups
     }
 
-    /// The claims of a user, as applications get them.
-    pub fn claims_of<'a>(&'a self, user: &'a User) -> UserClaims<'a> {
+    /// The claims of a user, as this client gets them.
+    pub fn claims_of<'a>(&'a self, user: &'a User, client: &'a Client) -> UserClaims<'a> {
         UserClaims {
             user,
+            client,
             groups: &self.groups,
             scopes: &self.scopes,
         }

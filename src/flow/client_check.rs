@@ -14,11 +14,13 @@ use crate::federation::metadata::https;
 use crate::identity::AuthenticationLevel;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{
-    Client, ConsentRequirement, GrantType, IdTokenContent, PkceRequirement, RefreshPolicy, is_theme_name,
+    Client, ConsentRequirement, GrantType, GroupsClaim, IdTokenContent, PkceRequirement, RefreshPolicy,
+    is_theme_name,
 };
 use crate::oauth::client_certificate::{ExpectedName, NameFault};
 use crate::oauth::client_metadata::ClientFields;
 use crate::oauth::fields::{Lifetime, Removable};
+use crate::oauth::group::Groups;
 use crate::oauth::mtls::MtlsPolicy;
 use crate::oauth::resource::Apis;
 use crate::oauth::scope::Scope;
@@ -90,6 +92,7 @@ pub struct ClientRules {
     /// The algorithms that have a key.
     usable: Vec<Algorithm>,
     apis: Arc<Apis>,
+    groups: Arc<Groups>,
     providers: BTreeSet<String>,
     /// The providers at which users cannot sign in.
     exchange_only: BTreeSet<String>,
@@ -101,6 +104,7 @@ impl ClientRules {
         policy: &Arc<Policy>,
         usable: Vec<Algorithm>,
         apis: Apis,
+        groups: Groups,
         providers: impl Iterator<Item = &'a Provider> + Clone,
     ) -> Self {
         Self {
@@ -108,6 +112,7 @@ impl ClientRules {
             policy: Arc::clone(policy),
             usable,
             apis: Arc::new(apis),
+            groups: Arc::new(groups),
             exchange_only: exchange_only(providers.clone()),
             providers: providers.map(|provider| provider.id.clone()).collect(),
         }
@@ -123,6 +128,7 @@ impl ClientRules {
             policy: Arc::clone(&core.policy),
             usable: Algorithm::SIGNING.into_iter().filter(has_key).collect(),
             apis: Arc::clone(catalog.apis()),
+            groups: Arc::clone(catalog.groups()),
             exchange_only: exchange_only(providers),
             providers: catalog.providers().map(|provider| provider.id.clone()).collect(),
         }
@@ -133,13 +139,28 @@ impl ClientRules {
         self.apis.expand_scope(client.clone()).metadata.scope
     }
 
+    /// Gives the groups of the client the names under which they are registered, so that each is found by every form of its
+    /// name.
+    pub fn name_groups(&self, client: &mut Client) {
+        let named = std::mem::take(&mut client.allowed_groups).into_iter();
+        client.allowed_groups = named
+            .map(|name| match self.groups.registered_name(&name) {
+                Some(registered) => registered.to_owned(),
+                None => name,
+            })
+            .collect();
+    }
+
     /// Checks the record as a whole. Addresses and scope values that the client had `before` are not checked again.
     pub fn check(&self, before: Option<&Client>, client: &Client, faults: &mut Vec<Fault>) {
         let client = &self.apis.expand_scope(client.clone());
         self.check_settings(before, client, faults);
         check_certificates(client, &self.policy.mtls, faults);
         match self.author {
-            ClientAuthor::Operator => check_lifetime(client.access_token_lifetime, &self.policy, faults),
+            ClientAuthor::Operator => {
+                check_lifetime(client.access_token_lifetime, &self.policy, faults);
+                self.check_groups(client, faults);
+            }
             ClientAuthor::Client => self.check_binding(client, faults),
         }
         for id in client.providers.difference(&self.providers) {
@@ -147,6 +168,27 @@ impl ClientRules {
         }
         for id in client.apis.iter().filter(|id| !self.apis.contains(id)) {
             faults.push(FaultCode::NotFound.at(["apis"], format!("there is no API {id}")));
+        }
+    }
+
+    /// Checks which groups may use the client. Only the operator names them.
+    fn check_groups(&self, client: &Client, faults: &mut Vec<Fault>) {
+        for name in client
+            .allowed_groups
+            .iter()
+            .filter(|name| !self.groups.contains(name))
+        {
+            let detail = format!("there is no group {name}");
+            faults.push(FaultCode::NotFound.at(["allowed_groups"], detail));
+        }
+        if !client.allowed_groups.is_empty() && client.may_use(GrantType::Anonymous) {
+            let detail =
+                "anonymous users are in no group, so a client with the grant anonymous is for everybody";
+            faults.push(FaultCode::NotAllowed.at(["allowed_groups", "grant_types"], detail));
+        }
+        if client.allowed_groups.is_empty() && client.groups_claim == GroupsClaim::Allowed {
+            let detail = "the claim groups would always be empty, because the client is for everybody";
+            faults.push(FaultCode::NotAllowed.at(["groups_claim", "allowed_groups"], detail));
         }
     }
 

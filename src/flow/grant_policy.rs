@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
@@ -16,9 +17,12 @@ use crate::identity::{AuthenticationMethod, ProviderOfSignIn, User};
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::consent;
-use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::error::{Cause, ErrorCode, Refusal};
+use crate::oauth::group::Groups;
 use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::scope::Scope;
+use crate::observe::audit;
+use crate::observe::audit::Event;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{CLIENTS, CONSENTS, FAMILIES, PROVIDERS, USERS};
 use crate::store::{StoreError, TxError};
@@ -57,14 +61,12 @@ impl GrantPolicy {
 
     /// Authentication may take long, since a client's keys may have to be fetched. The client may have been disabled
     /// since then, or replaced by another one of the same name.
-    fn check_client(&self, client: &Client) -> Result<(), Refusal> {
-        let catalog = self.catalog.load();
-        let is_current = |now: Arc<Client>| now.enabled && now.own_grant == client.own_grant;
-        if catalog.client(&client.client_id).is_some_and(is_current) {
-            Ok(())
-        } else {
-            Err(Refusal::CLIENT_UNPROVEN)
-        }
+    ///
+    /// Returns the client as it is now.
+    fn check_client(&self, client: &Client) -> Result<Arc<Client>, Refusal> {
+        let is_current = |now: &Arc<Client>| now.enabled && now.own_grant == client.own_grant;
+        let now = self.catalog.load().client(&client.client_id);
+        now.filter(is_current).ok_or(Refusal::CLIENT_UNPROVEN)
     }
 
     /// The same inside a transaction. The row of a client is removed before the catalog changes, so a request that is
@@ -74,11 +76,11 @@ impl GrantPolicy {
         snapshot: &dyn Snapshot,
         client: &Client,
         authorization: &Authorization,
-    ) -> Result<(), TxError<Refusal>> {
-        self.check_client(client)?;
+    ) -> Result<Arc<Client>, TxError<Refusal>> {
+        let now = self.check_client(client)?;
         let is_stored = snapshot.has_stored_catalog() || CLIENTS.contains(snapshot, &client.client_id)?;
         if is_stored && client.owns_grant(authorization) {
-            Ok(())
+            Ok(now)
         } else {
             Err(Refusal::CLIENT_UNPROVEN.into())
         }
@@ -93,9 +95,9 @@ impl GrantPolicy {
         client: &Client,
         authorization: &Authorization,
     ) -> Result<User, TxError<Refusal>> {
-        self.check_stored_client(snapshot, client, authorization)?;
+        let now = self.check_stored_client(snapshot, client, authorization)?;
         match USERS.get(snapshot, &authorization.user)? {
-            Some(user) => evaluate(snapshot, client, authorization, user),
+            Some(user) => self.evaluate(snapshot, client, &now, authorization, user),
             None => Err(USER_REFUSED.into()),
         }
     }
@@ -108,8 +110,76 @@ impl GrantPolicy {
         authorization: &Authorization,
         user: User,
     ) -> Result<User, TxError<Refusal>> {
-        self.check_stored_client(snapshot, client, authorization)?;
-        evaluate(snapshot, client, authorization, user)
+        let now = self.check_stored_client(snapshot, client, authorization)?;
+        self.evaluate(snapshot, client, &now, authorization, user)
+    }
+
+    /// The rules about the user. `now` is the client as it is now: its groups may have changed since it authenticated.
+    fn evaluate(
+        &self,
+        snapshot: &dyn Snapshot,
+        client: &Client,
+        now: &Client,
+        authorization: &Authorization,
+        user: User,
+    ) -> Result<User, TxError<Refusal>> {
+        if !user.enabled {
+            return Err(USER_REFUSED.into());
+        }
+        if !now.lets_in(&user, self.catalog.load().groups()) {
+            return Err(Refusal::not_in_group(ErrorCode::InvalidGrant, user.uuid).into());
+        }
+        if !is_in_service(snapshot, &authorization.factor)? {
+            return Err(PROVIDER_REFUSED.into());
+        }
+        check_consent(snapshot, client, authorization)?;
+        Ok(user)
+    }
+}
+
+/// Why a user cannot use a client, whatever the grant: what [`GrantPolicy`] decides by the two records alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Denial {
+    /// The client is disabled.
+    ClientDisabled,
+    /// The user is disabled.
+    Disabled,
+    /// The user is in no group that may use the client.
+    NotInGroup,
+}
+
+impl Denial {
+    /// All reasons why this user cannot use this client.
+    pub fn all_of(client: &Client, user: &User, groups: &Groups) -> Vec<Self> {
+        let applies = |denial: &Self| match denial {
+            Self::ClientDisabled => !client.enabled,
+            Self::Disabled => !user.enabled,
+            Self::NotInGroup => !client.lets_in(user, groups),
+        };
+        let mut denials = vec![Self::ClientDisabled, Self::Disabled, Self::NotInGroup];
+        denials.retain(applies);
+        denials
+    }
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClientDisabled => "client_disabled",
+            Self::Disabled => "disabled",
+            Self::NotInGroup => "not_in_group",
+        }
+    }
+}
+
+/// Records the event if this is the refusal of a user who is in no group that may use the client.
+pub fn record_refusal(refusal: &Refusal, client_id: &str) {
+    if let (Some(Cause::NotInGroup), Some(user)) = (refusal.cause, refusal.user) {
+        let reason = Cause::NotInGroup.as_str();
+        audit::record(&Event::AccessRefused {
+            user,
+            client_id,
+            reason,
+        });
     }
 }
 
@@ -180,18 +250,12 @@ pub(super) fn revoke_ended(
     Ok(())
 }
 
-fn evaluate(
+/// Refuses a client that needs the user's consent for this grant and does not have it.
+fn check_consent(
     snapshot: &dyn Snapshot,
     client: &Client,
     authorization: &Authorization,
-    user: User,
-) -> Result<User, TxError<Refusal>> {
-    if !user.enabled {
-        return Err(USER_REFUSED.into());
-    }
-    if !is_in_service(snapshot, &authorization.factor)? {
-        return Err(PROVIDER_REFUSED.into());
-    }
+) -> Result<(), TxError<Refusal>> {
     let needs_consent = match authorization.factor {
         AuthenticationMethod::Password
         | AuthenticationMethod::Email
@@ -199,17 +263,19 @@ fn evaluate(
         | AuthenticationMethod::Federated { .. } => client.requires_consent(),
         AuthenticationMethod::Anonymous => false,
     };
-    if needs_consent {
-        let key = (authorization.user, client.client_id.clone());
-        let given = CONSENTS.get(snapshot, &key)?;
-        let given = given.filter(|consent| client.owns_consent(consent));
-        let scope = authorization.scope.filter(|value| value != Scope::AUTHENTICATED);
-        let asked = consent::requested_consent(&scope, &authorization.claims, &authorization.resources);
-        if !consent::covers(given.as_ref(), &asked) {
-            return Err(Refusal::invalid_grant("the user has not given consent or has withdrawn it").into());
-        }
+    if !needs_consent {
+        return Ok(());
     }
-    Ok(user)
+    let key = (authorization.user, client.client_id.clone());
+    let given = CONSENTS.get(snapshot, &key)?;
+    let given = given.filter(|consent| client.owns_consent(consent));
+    let scope = authorization.scope.filter(|value| value != Scope::AUTHENTICATED);
+    let asked = consent::requested_consent(&scope, &authorization.claims, &authorization.resources);
+    if consent::covers(given.as_ref(), &asked) {
+        Ok(())
+    } else {
+        Err(Refusal::invalid_grant("the user has not given consent or has withdrawn it").into())
+    }
 }
 
 #[cfg(test)]

@@ -376,7 +376,7 @@ impl RequestContext {
     }
 
     /// Where the operator gives help. A mail begins with the request id as its subject.
-    fn support_contact(&self) -> Option<String> {
+    pub(super) fn support_contact(&self) -> Option<String> {
         let contact = self.app.support_contact.as_deref()?;
         let is_plain_mail = contact.starts_with("mailto:") && !contact.contains('?');
         let subject = is_plain_mail.then_some(("subject", &self.request_id));

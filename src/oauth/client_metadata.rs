@@ -205,6 +205,17 @@ impl IdTokenContent {
     }
 }
 
+/// Which groups the claim `groups` names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupsClaim {
+    /// All groups of the user.
+    #[default]
+    All,
+    /// Those of them that may use the client.
+    Allowed,
+}
+
 impl Plain for Algorithm {}
 impl Plain for AccessTokenTyp {}
 impl Plain for ClientProfile {}
@@ -214,6 +225,7 @@ impl Plain for PkceRequirement {}
 impl Plain for ConsentRequirement {}
 impl Plain for RefreshPolicy {}
 impl Plain for IdTokenContent {}
+impl Plain for GroupsClaim {}
 impl Plain for AuthenticationLevel {}
 impl Plain for TokenExchangePolicy {}
 
@@ -261,6 +273,12 @@ fields! {
     pkce: PkceRequirement;
     /// Whether users are asked for consent.
     consent: ConsentRequirement;
+    /// The names of the groups whose users may use the client; everybody may when there is none.
+    #[serde(skip_serializing_if = "is_default")]
+    allowed_groups: BTreeSet<String>;
+    /// Which groups the claim `groups` names.
+    #[serde(skip_serializing_if = "is_default")]
+    groups_claim: GroupsClaim;
     /// The ids of the providers at which users of this client may sign in.
     providers: BTreeSet<String>;
     /// Whether users may sign in with a stored password.

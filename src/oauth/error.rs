@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::described::described;
 
@@ -85,8 +86,10 @@ described! {
 }
 
 described! {
-    /// Why a client was not authenticated. The log has it, and the response does not.
+    /// Why a request was refused. The log has it, and the response does not.
     pub enum Cause {
+        /// The user is in no group that may use the client.
+        NotInGroup = "not_in_group",
         /// No client has this identifier.
         UnknownClient = "unknown_client",
         /// The client is disabled.
@@ -137,6 +140,9 @@ pub struct Refusal {
     /// The cause for the log, if the response must not contain it.
     #[serde(skip)]
     pub cause: Option<Cause>,
+    /// The user whom the event of the refusal names.
+    #[serde(skip)]
+    pub user: Option<Uuid>,
 }
 
 impl Refusal {
@@ -149,6 +155,7 @@ impl Refusal {
             code,
             description: Cow::Borrowed(description),
             cause: None,
+            user: None,
         }
     }
 
@@ -168,6 +175,16 @@ impl Refusal {
             code,
             description: Cow::Owned(printable(description, 300)),
             cause: None,
+            user: None,
+        }
+    }
+
+    /// The refusal of a user who is in no group that may use the client.
+    pub fn not_in_group(code: ErrorCode, user: Uuid) -> Self {
+        Self {
+            cause: Some(Cause::NotInGroup),
+            user: Some(user),
+            ..Self::new(code, "the user is in no group that may use this client")
         }
     }
 

@@ -53,6 +53,11 @@ impl Groups {
             .copied()
     }
 
+    /// The name under which a group is registered, given another form of it.
+    pub fn registered_name(&self, name: &str) -> Option<&str> {
+        self.names.get(&self.id_of(name)?).map(String::as_str)
+    }
+
     /// Whether a group is registered under exactly this name.
     pub fn contains(&self, name: &str) -> bool {
         self.ids.contains_key(name)
@@ -62,6 +67,12 @@ impl Groups {
     pub fn of(&self, user: &User) -> BTreeSet<&str> {
         let names = user.groups.iter().filter_map(|id| self.names.get(id));
         names.map(String::as_str).collect()
+    }
+
+    /// The groups among `names` that the user is in.
+    pub fn among<'a>(&self, names: &'a BTreeSet<String>, user: &User) -> BTreeSet<&'a str> {
+        let is_in = |name: &&str| self.ids.get(*name).is_some_and(|id| user.groups.contains(id));
+        names.iter().map(String::as_str).filter(is_in).collect()
     }
 }
 
@@ -86,6 +97,8 @@ mod tests {
             [Some(id(2)), Some(id(3))]
         );
         assert_eq!(groups.id_of("grun"), None);
+        assert_eq!(groups.registered_name("GR\u{dc}N"), Some("Gru\u{308}n"));
+        assert_eq!(groups.registered_name("grun"), None);
     }
 
     #[test]
@@ -97,5 +110,8 @@ mod tests {
         assert!(before.of(&user).into_iter().eq(["a", "b"]));
         let after = Groups::new([("b".to_owned(), id(3)), ("a".to_owned(), id(2))]);
         assert!(after.of(&user).into_iter().eq(["a"]));
+        let named = ["a", "b", "c"].map(ToOwned::to_owned).into();
+        assert!(before.among(&named, &user).into_iter().eq(["a", "b"]));
+        assert!(after.among(&named, &user).into_iter().eq(["a"]));
     }
 }

@@ -260,6 +260,7 @@ impl ResolvedPurpose {
                 {
                     LoginStep::SignIn
                 }
+                Some(signed_in) if !signed_in.is_let_in => LoginStep::NoAccess,
                 Some(signed_in) if signed_in.session.level() >= client.acr => LoginStep::DecideDevice,
                 Some(signed_in) if signed_in.has_second_factor => LoginStep::SecondStep,
                 Some(_) | None => LoginStep::SignIn,
@@ -413,6 +414,8 @@ pub struct SignedIn<'a> {
     pub id: Uuid,
     /// The session, which is live.
     pub session: &'a Session,
+    /// Whether the user may use the client.
+    pub is_let_in: bool,
     /// Whether the user can sign in with two factors. It is only looked up if the session has too low a level.
     pub has_second_factor: bool,
     /// The consent that the user has given the client.
@@ -440,6 +443,9 @@ pub enum LoginStep {
     SignIn,
     /// The user, who is signed in, answers a second step.
     SecondStep,
+    /// The user, who is signed in, may not use the client, and is told so. The client gets no answer: another user may sign
+    /// in.
+    NoAccess,
     /// The user is asked for consent.
     AskConsent,
     /// The client gets a code.

@@ -104,6 +104,15 @@ events! { 'a
         /// The client that sent the browser.
         client_id: &'a str,
     }
+    /// A user who is signed in, or whose grant or token was presented, got nothing for a client that they may not use.
+    AccessRefused = "access_refused": warn(%user, client_id, reason) {
+        /// The user.
+        user: Uuid,
+        /// The client.
+        client_id: &'a str,
+        /// `not_in_group`: the user is in no group that may use the client.
+        reason: &'a str,
+    }
     /// A user has had the hundredth wrong password in a row. Only known browsers are let in with the right password.
     PasswordLimitReached = "password_limit_reached": warn(%user) {
         /// The user.

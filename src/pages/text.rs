@@ -183,6 +183,8 @@ sentences! {
     scope_offline_access: Plain, "What the scope `offline_access` gives.";
     scope_groups: Plain, "What the scope `groups` gives.";
     scope_api: Place, "What access to an API gives; `{}` is the name of the API.";
+    no_access_title: Place, "Heading: the user may not use an application; `{}` is its name.";
+    no_access_advice: Plain, "Why, and whom to ask.";
     logout_title: Plain, "Heading.";
     logout_user: Place, "Who is signed in; `{}` is the user.";
     logout_lead: Plain, "What signing out does, and how not to.";

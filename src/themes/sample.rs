@@ -5,7 +5,7 @@ use crate::pages::dev::{DevDevice, DevMails, DevTokens, Home};
 use crate::pages::{
     Account, AccountNotice, AccountSection, AddressForm, AddressProblem, CheckMail, ChoiceProblem,
     ChoosePassword, CodeProblem, ConfirmLink, Consent, Device, DeviceDecision, DeviceProblem, ErrorKind,
-    ErrorPage, FormPost, LinkAction, Locale, LoggedOut, Login, LoginProblem, LogoutConfirm, Page,
+    ErrorPage, FormPost, LinkAction, Locale, LoggedOut, Login, LoginProblem, LogoutConfirm, NoAccess, Page,
     PasskeyOffer, SecondFactor, SecondFactorProblem,
 };
 use crate::themes::Theme;
@@ -92,6 +92,7 @@ pub fn all() -> Vec<Sample> {
         ConfirmLink::samples(),
     ));
     all.extend(states(&["first", "again", "host", "device"], Consent::samples()));
+    all.extend(states(&["first", "alone"], NoAccess::samples()));
     let problems = DeviceProblem::ALL.map(DeviceProblem::kind);
     all.extend(states(
         &[&["first", "filled"][..], &problems].concat(),

@@ -17,7 +17,7 @@ pub const FILES: &[(&str, &str)] = starter!["theme.toml" "theme.css"];
 /// A template for every page, for themes with HTML of their own.
 pub const TEMPLATES: &[(&str, &str)] = starter![
     "layout.html" "login.html" "address.html" "check-mail.html" "second-factor.html" "passkey-offer.html"
-    "choose-password.html" "confirm-link.html" "consent.html" "device.html" "device-decision.html" "logout.html" "logged-out.html" "error.html" "form-post.html" "account.html"
+    "choose-password.html" "confirm-link.html" "consent.html" "no-access.html" "device.html" "device-decision.html" "logout.html" "logged-out.html" "error.html" "form-post.html" "account.html"
     "mail/layout.html" "mail/layout.txt"
 ];
 

@@ -8,13 +8,14 @@ use super::stored_record::StoredRecord;
 use super::{FieldChange, apis, check_keys, providers, refuse_duplicates};
 pub(super) use crate::admin::client::KIND;
 use crate::admin::client::{PreparedSecret, secret_of};
+use crate::admin::named::NamedKind;
 use crate::admin::{Admin, AdminRefusal, SecretString, about};
 use crate::flow::client_check::{
     ClientRules, apply_to_new, check_client_id, exchange_only, lets_nobody_in, stored_exchange_only,
 };
 use crate::oauth::client::{Client, StoredSecret};
 use crate::oauth::fields::Form;
-use crate::oauth::{ClientFields, Fault, FaultCode};
+use crate::oauth::{ClientFields, Fault, FaultCode, GroupMetadata};
 use crate::secret::{ClientSecret, Digest};
 use crate::store::engine::Snapshot;
 use crate::store::tables::CLIENTS;
@@ -227,6 +228,7 @@ impl Entry for PreparedClient {
             );
             faults.push(FaultCode::NotAllowed.at(["client_uuid"], detail));
         }
+        rules.name_groups(&mut client);
         rules.check(before.as_ref(), &client, faults);
         let is_removed = had_secret && client.secrets.is_empty();
         let has_new = new_secret != NewSecret::None;
@@ -251,7 +253,7 @@ impl Entry for PreparedClient {
     }
 }
 
-/// Refuses changes that a client outside of the file does not allow: it names a provider or an API that is removed, or
+/// Refuses changes that a client outside of the file does not allow: it names a provider, an API or a group that is removed, or
 /// its users can sign in only at providers that will not allow it.
 pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result<(), StoreError> {
     let before = stored_exchange_only(snapshot)?;
@@ -277,6 +279,10 @@ pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result
         }
         for id in client.apis.iter().filter(|id| !plan.apis.contains_key(*id)) {
             faults.push(FaultCode::InUse.of(apis::KIND, id, &named_by));
+        }
+        let groups = client.allowed_groups.iter();
+        for name in groups.filter(|name| !plan.groups.contains_key(*name)) {
+            faults.push(FaultCode::InUse.of(GroupMetadata::KIND, name, &named_by));
         }
     }
     plan.faults.extend(faults);

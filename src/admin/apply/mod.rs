@@ -278,11 +278,12 @@ impl Prepared {
                 &self.checks.policy,
                 self.checks.usable_algorithms(snapshot)?,
                 Apis::new(plan.apis.values().cloned()),
+                Groups::new(plan.groups.clone()),
                 plan.providers.values(),
             );
             plan.compare(snapshot, self.clients.as_deref(), &rules)?;
         }
-        if self.providers.is_some() || self.apis.is_some() {
+        if self.providers.is_some() || self.apis.is_some() || self.groups.is_some() {
             clients::refuse_orphans(snapshot, &mut plan)?;
         }
         if let Some(apis) = &self.apis {

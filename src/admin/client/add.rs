@@ -61,18 +61,20 @@ impl Operation for AddClient {
             }
         }
         let checks = RecordChecks::new(core);
+        let write = admin.write_catalog(Self::NAME, move |tx| {
+            let mut client = client.clone();
+            check_in(&*tx, None, &mut client, &checks, faults.clone())?;
+            if CLIENTS.contains(&*tx, &client.client_id)? {
+                return Err(already_exists(KIND, &client.client_id).into());
+            }
+            CLIENTS.put(tx, &client.client_id, &client)?;
+            Ok(client)
+        });
+        let client = write.await?;
         let view = ClientView {
             api_key,
             ..ClientView::of(&client, &core.policy.issuer, shown, now)
         };
-        let write = admin.write_catalog(Self::NAME, move |tx| {
-            check_in(&*tx, None, &client, &checks, faults.clone())?;
-            if CLIENTS.contains(&*tx, &client.client_id)? {
-                return Err(already_exists(KIND, &client.client_id).into());
-            }
-            Ok(CLIENTS.put(tx, &client.client_id, &client)?)
-        });
-        write.await?;
         Ok(Done::about(self.client_id, view))
     }
 }

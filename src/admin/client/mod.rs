@@ -1,5 +1,6 @@
 //! Clients.
 
+mod access;
 mod add;
 mod api_key;
 mod disable;
@@ -15,6 +16,9 @@ pub(super) mod tests;
 mod update;
 mod view;
 
+use std::ops::ControlFlow;
+
+pub use self::access::{ClientAccess, ListAccess};
 pub use self::add::AddClient;
 pub use self::api_key::{AddApiKey, ApiKeyView, ListApiKeys, RevokeApiKey};
 pub use self::disable::DisableClient;
@@ -29,6 +33,7 @@ pub(super) use self::secret::{PreparedSecret, secret_of};
 pub use self::show::ShowClient;
 pub use self::update::UpdateClient;
 pub use self::view::ClientView;
+use super::groups::groups;
 use super::operation::{Done, Operation};
 use super::{
     Admin, AdminRefusal, AdminResult, AdminTxError, RecordChecks, about, all_or_none, api, not_found,
@@ -37,6 +42,7 @@ use crate::flow::client_check::ClientRules;
 use crate::oauth::client::Client;
 use crate::oauth::resource::Apis;
 use crate::oauth::{Fault, FaultCode};
+use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{CLIENTS, PROVIDERS};
 
@@ -46,12 +52,13 @@ pub(super) const KIND: &str = "client";
 const NEEDS_REFRESH: &str =
     "an API key is for refreshing, for which the client needs the grant refresh_token";
 
-/// Checks the record as a whole, and refuses it with these and earlier faults. Keys, APIs and providers may change at any
-/// time, so they are read in the transaction that writes the record.
+/// Names the groups of the record as they are registered, checks it as a whole, and refuses it with these and earlier
+/// faults. Keys, APIs, groups and providers may change at any time, so they are read in the transaction that writes the
+/// record.
 fn check_in(
     snapshot: &dyn Snapshot,
     before: Option<&Client>,
-    client: &Client,
+    client: &mut Client,
     checks: &RecordChecks,
     mut faults: Vec<Fault>,
 ) -> Result<(), AdminTxError> {
@@ -60,10 +67,24 @@ fn check_in(
         &checks.policy,
         checks.usable_algorithms(snapshot)?,
         Apis::new(api::all(snapshot)?.into_values()),
+        groups(snapshot)?,
         providers.iter().map(|(_, provider)| provider),
     );
+    rules.name_groups(client);
     rules.check(before, client, &mut faults);
     Ok(all_or_none(about(KIND, &client.client_id, faults).collect())?)
+}
+
+/// The ids of the clients that a group may use and that are not for everybody.
+pub(super) fn clients_of_group(snapshot: &dyn Snapshot, group: &str) -> Result<Vec<String>, StoreError> {
+    let mut found = Vec::new();
+    CLIENTS.visit(snapshot, .., |client_id, client| {
+        if client.allowed_groups.contains(group) {
+            found.push(client_id);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
 }
 
 /// Refuses a secret or an API key for a client with a profile.

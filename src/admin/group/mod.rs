@@ -12,8 +12,9 @@ pub use self::remove::RemoveGroup;
 pub use self::show::ShowGroup;
 pub use self::update::UpdateGroup;
 use super::api::apis_with_role_group;
+use super::client::clients_of_group;
 use super::named::{MAX_NAME_BYTES, NamedKind};
-use super::{AdminTxError, check_text};
+use super::{AdminTxError, all_or_none, check_text};
 use crate::oauth::fields::Form;
 use crate::oauth::named::NamedRecord;
 use crate::oauth::{Fault, FaultCode, GroupFields, GroupMetadata};
@@ -49,11 +50,18 @@ impl NamedKind for GroupMetadata {
     fn check(&self, _: &mut Vec<Fault>) {}
 
     fn check_removal(snapshot: &dyn Snapshot, name: &str) -> Result<(), AdminTxError> {
+        let mut faults = Vec::new();
         let apis = apis_with_role_group(snapshot, name)?;
-        if apis.is_empty() {
-            return Ok(());
+        if !apis.is_empty() {
+            let detail = format!("the users of group {name} have roles in api {}", apis.join(", "));
+            faults.push(FaultCode::InUse.of(Self::KIND, name, detail));
         }
-        let detail = format!("the users of group {name} have roles in api {}", apis.join(", "));
-        Err(FaultCode::InUse.of(Self::KIND, name, detail).into())
+        let clients = clients_of_group(snapshot, name)?;
+        if !clients.is_empty() {
+            let detail = format!("group {name} is named by client {}", clients.join(", "));
+            let fault = FaultCode::InUse.at(["allowed_groups"], detail);
+            faults.push(fault.about(Self::KIND, name));
+        }
+        Ok(all_or_none(faults)?)
     }
 }

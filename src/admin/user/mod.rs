@@ -1,5 +1,6 @@
 //! Users.
 
+mod access;
 mod add;
 mod disable;
 mod enable;
@@ -23,6 +24,7 @@ mod view;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use self::access::{AccessibleClient, NamedUser, ShowAccess, UserAccess};
 pub use self::add::AddUser;
 pub use self::disable::DisableUser;
 pub use self::enable::EnableUser;

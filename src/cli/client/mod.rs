@@ -1,7 +1,9 @@
 //! Runs `idsvc client …`.
 
+mod access;
 mod api_key;
 mod certificate_flags;
+mod group_flags;
 mod link_flags;
 mod print;
 mod registration_token;
@@ -15,12 +17,12 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use self::certificate_flags::CertificateFields;
+use self::group_flags::GroupFields;
 use self::link_flags::LinkFields;
-use self::print::{list, show, warn_of_refresh, warn_of_scope, warn_of_theme};
+use self::print::{list, show, warn_after_change, warn_of_refresh, warn_of_scope, warn_of_theme};
 use self::signing_flags::SigningFields;
 use super::admin_connection::AdminConnector;
 use super::change_summary::ChangeSummary;
-use super::key::warn_of_new_keys;
 use super::output::{CliError, Output};
 use super::provider::{file, read_flag, read_logo};
 use super::value_parsers::{
@@ -28,7 +30,6 @@ use super::value_parsers::{
     scope_text, seconds, token_typ, words,
 };
 use crate::admin;
-use crate::admin::api::ListApis;
 use crate::admin::client::{
     AddClient, ClientView, DisableClient, EnableClient, RemoveClient, ShowClient, UpdateClient,
 };
@@ -65,6 +66,8 @@ pub enum Verb {
     Enable(Id),
     /// Disable a client without removing it
     Disable(Id),
+    /// Show who may use a client, and who has used it
+    Access(access::Access),
 }
 
 /// The identifier of a client.
@@ -211,6 +214,10 @@ pub struct Fields {
         ("skip", "Users are not asked"),
     ]))]
     pub consent: Option<String>,
+    /// Which groups may use it, and which it learns.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub groups: GroupFields,
     /// A provider at which users may sign in, see idsvc provider; may be repeated
     #[arg(long = "provider", value_name = "ID")]
     pub providers: Option<Vec<String>>,
@@ -372,6 +379,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Verb::ApiKey(verb) => api_key::run(verb, connector, output),
         Verb::RegistrationToken(verb) => registration_token::run(verb, connector, output),
         Verb::List => list(connector, output),
+        Verb::Access(request) => access::run(request, connector, output),
         Verb::Show(which) => connector.run(ShowClient { client_id: which.id }, output, show_only),
         Verb::Update(update) => self::update(*update, connector, output),
         Verb::Remove(Remove { id, yes }) => {
@@ -451,43 +459,4 @@ fn update(update: Update, connector: &AdminConnector<'_>, output: &mut Output<'_
     })?;
     warn_after_change(&fields, &apis, connector, output);
     Ok(())
-}
-
-/// Says which scope values need an API, and which keys are new. `apis` are those that the client may name.
-fn warn_after_change(
-    fields: &ClientFields,
-    apis: &BTreeSet<String>,
-    connector: &AdminConnector<'_>,
-    output: &mut Output<'_>,
-) {
-    hint_at_apis(
-        fields.scope.as_deref().unwrap_or_default(),
-        apis,
-        connector,
-        output,
-    );
-    warn_of_new_keys(&fields.signing_algs().collect::<Vec<_>>(), connector, output);
-}
-
-/// Tells which of these scope values belong to APIs that the client may not name.
-fn hint_at_apis(
-    scope: &[String],
-    named: &BTreeSet<String>,
-    connector: &AdminConnector<'_>,
-    output: &mut Output<'_>,
-) {
-    if scope.is_empty() {
-        return;
-    }
-    let Ok(apis) = connector.call(ListApis, output) else {
-        return;
-    };
-    for api in apis.iter().filter(|api| !api.open && !named.contains(&api.id)) {
-        if let Some(value) = scope.iter().find(|value| api.scope.contains(value)) {
-            let id = &api.id;
-            output.hint(&format!(
-                "The scope {value} belongs to API {id}: --api {id} lets the client name the API in resource."
-            ));
-        }
-    }
 }

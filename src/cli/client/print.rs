@@ -1,8 +1,12 @@
 //! Prints clients.
 
+use std::collections::BTreeSet;
+
 use crate::admin::SecretString;
+use crate::admin::api::ListApis;
 use crate::admin::client::{ClientView, ListClients};
 use crate::cli::admin_connection::{AdminConnector, Opening};
+use crate::cli::key::warn_of_new_keys;
 use crate::cli::output::{CliError, Output, field_facts, moment, yes_no};
 use crate::oauth::client::{AuthMethod, GrantType};
 use crate::oauth::{ClientFields, Scope};
@@ -74,6 +78,7 @@ fn applies(field: &str, view: &ClientView) -> bool {
         "refresh_policy" => may_use(GrantType::RefreshToken),
         "id_token_on_refresh" => may_use(GrantType::RefreshToken) && view.scope.contains(Scope::OPENID),
         "id_token_claims" => signs_people_in && view.scope.contains(Scope::OPENID),
+        "groups_claim" => view.scope.contains(Scope::GROUPS),
         "self_signed_tls_client_auth" => view.self_signed_tls_client_auth,
         "tls_client_certificate_bound_access_tokens" => view.tls_client_certificate_bound_access_tokens,
         "assertion_audience" => view.auth_methods.contains(&AuthMethod::PrivateKeyJwt),
@@ -227,4 +232,43 @@ pub(super) fn warn_of_theme(
         ));
     }
     Ok(())
+}
+
+/// Says which scope values need an API, and which keys are new. `apis` are those that the client may name.
+pub(super) fn warn_after_change(
+    fields: &ClientFields,
+    apis: &BTreeSet<String>,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) {
+    hint_at_apis(
+        fields.scope.as_deref().unwrap_or_default(),
+        apis,
+        connector,
+        output,
+    );
+    warn_of_new_keys(&fields.signing_algs().collect::<Vec<_>>(), connector, output);
+}
+
+/// Tells which of these scope values belong to APIs that the client may not name.
+fn hint_at_apis(
+    scope: &[String],
+    named: &BTreeSet<String>,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) {
+    if scope.is_empty() {
+        return;
+    }
+    let Ok(apis) = connector.call(ListApis, output) else {
+        return;
+    };
+    for api in apis.iter().filter(|api| !api.open && !named.contains(&api.id)) {
+        if let Some(value) = scope.iter().find(|value| api.scope.contains(value)) {
+            let id = &api.id;
+            output.hint(&format!(
+                "The scope {value} belongs to API {id}: --api {id} lets the client name the API in resource."
+            ));
+        }
+    }
 }

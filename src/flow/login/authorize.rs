@@ -13,6 +13,7 @@ use super::transaction::{PlannedStep, StepResult};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::client_lookup::find_client;
+use crate::flow::grant_policy::record_refusal;
 use crate::flow::token::issue::TokenIssuer;
 use crate::flow::{Core, Failure, FlowError};
 use crate::oauth::anonymous;
@@ -127,10 +128,15 @@ pub async fn begin_authorization(
         }
     };
     anonymous_upgrade::record(result.linked());
+    if let StepResult::Refused(refused) = &result {
+        record_refusal(&refused.refusal, &client.client_id);
+    }
     let (sealed, binding) = match result {
-        StepResult::SignIn | StepResult::SecondStep | StepResult::AskConsent | StepResult::OfferPasskey => {
-            transaction::begin_transaction(core, purpose, browser, now)?
-        }
+        StepResult::SignIn
+        | StepResult::SecondStep
+        | StepResult::NoAccess
+        | StepResult::AskConsent
+        | StepResult::OfferPasskey => transaction::begin_transaction(core, purpose, browser, now)?,
         _ => Default::default(),
     };
     Ok(BrowserRedirect {

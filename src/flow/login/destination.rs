@@ -11,6 +11,8 @@ pub enum Destination {
     Respond(AuthorizationResponse),
     /// To the sign-in page of this sealed transaction.
     SignIn(String),
+    /// To the page of this sealed transaction that says that the user may not use the client.
+    NoAccess(String),
     /// To the consent page of this sealed transaction.
     AskConsent(String),
     /// To the page for the second step.

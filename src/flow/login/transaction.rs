@@ -266,9 +266,14 @@ pub(in crate::flow) fn next_step(
         Some(live) => can_use_two_factors(snapshot, &live.user, purpose.accepts_passkeys())?,
         None => false,
     };
+    let lets_in = |live: &LiveSession| {
+        let client = purpose.client();
+        client.is_none_or(|client| issuer.lets_in(client, &live.user))
+    };
     let signed_in = session.map(|live| SignedIn {
         id: live.id,
         session: &live.session,
+        is_let_in: lets_in(live),
         has_second_factor,
         consent: consent.as_ref(),
     });
@@ -299,6 +304,7 @@ impl PlannedStep {
         Self::Result(match step {
             LoginStep::SignIn => StepResult::SignIn,
             LoginStep::SecondStep => StepResult::SecondStep,
+            LoginStep::NoAccess => StepResult::NoAccess,
             LoginStep::AskConsent => StepResult::AskConsent,
             LoginStep::Refuse(refused) => StepResult::Refused(refused),
             LoginStep::OpenAccount(account) => StepResult::OpenAccount(account),
@@ -312,6 +318,7 @@ impl PlannedStep {
 pub(in crate::flow) enum StepResult {
     SignIn,
     SecondStep,
+    NoAccess,
     AskConsent,
     OfferPasskey,
     Issued(ResponseTarget, Option<LinkedUser>),
@@ -334,6 +341,7 @@ impl StepResult {
         match self {
             Self::SignIn => Destination::SignIn(sealed),
             Self::SecondStep => Destination::SecondFactor { sealed, proof: None },
+            Self::NoAccess => Destination::NoAccess(sealed),
             Self::AskConsent => Destination::AskConsent(sealed),
             Self::OfferPasskey => Destination::OfferPasskey(sealed),
             Self::Issued(target, _) => Destination::Respond(target.code(code.secret.reveal(), issuer)),

@@ -105,7 +105,8 @@ pub(in crate::flow) fn live_grant(
         return Ok(None);
     }
     let admitted = grant_policy.admit(snapshot, &client, &family.authorization);
-    Ok(unless_refused(admitted)?.map(|user| (user, family)))
+    let admitted = unless_refused(admitted)?.filter(|user| holder.lets_in(user, catalog.groups()));
+    Ok(admitted.map(|user| (user, family)))
 }
 
 /// The claims of a token that this service signed as an access token. Each `typ` that can be configured is accepted.

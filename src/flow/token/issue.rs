@@ -118,6 +118,11 @@ impl TokenIssuer {
         }
     }
 
+    /// Whether the user may use the client.
+    pub fn lets_in(&self, client: &Client, user: &User) -> bool {
+        client.lets_in(user, self.catalog.groups())
+    }
+
     /// Makes the tokens of a grant.
     pub(super) fn make(
         &self,
@@ -150,6 +155,9 @@ impl TokenIssuer {
             [api] => api.roles_of(&groups),
             _ => None,
         };
+        let claimed_groups = scope
+            .contains(Scope::GROUPS)
+            .then(|| client.claimed_groups(&user, catalog.groups()));
         let common = common_claims(policy, client, user, &authorization, scope, jti, now);
         let embedded = self.embedded_token(client, &authorization, now);
         let token_type = token_type(bound_to.as_ref());
@@ -161,7 +169,7 @@ impl TokenIssuer {
             id: family,
             anonymous_sub,
             roles,
-            groups: scope.contains(Scope::GROUPS).then_some(groups),
+            groups: claimed_groups,
             upstream_token: embedded
                 .as_ref()
                 .and_then(|(claim, token)| EmbeddedToken::new(claim, token)),
@@ -362,7 +370,7 @@ fn id_token_claims(
     authorization: &Authorization,
     scope: &Scope,
 ) -> Map<String, Value> {
-    let about = catalog.claims_of(user);
+    let about = catalog.claims_of(user, client);
     let has_whole_scope =
         authorization.session.is_none() || client.id_token_claims == IdTokenContent::Userinfo;
     let released = scope.filter(|value| has_whole_scope || value == Scope::GROUPS);

@@ -14,6 +14,11 @@ use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::scope::Scope;
 
+const NOT_LIVE: Refusal = Refusal::new(
+    ErrorCode::InvalidToken,
+    "access token is unknown, expired or revoked",
+);
+
 /// What `UserInfo` answers.
 pub enum UserInfo {
     Claims(Map<String, Value>),
@@ -31,23 +36,17 @@ pub async fn read_userinfo(
     now: Timestamp,
 ) -> Result<UserInfo, FlowError> {
     let Some(live) = live_access_token(core, token, now).await? else {
-        return Err(Refusal::new(
-            ErrorCode::InvalidToken,
-            "access token is unknown, expired or revoked",
-        )
-        .into());
+        return Err(NOT_LIVE.into());
     };
     check_binding(live.claims.cnf.as_ref(), proof, certificate)?;
     let catalog = core.catalog();
-    let client = catalog.client(&live.claims.client_id);
-    let client = client.as_deref();
-    if let Some(client) = client {
-        check_algorithm(client, proof)?;
-    }
+    // It may have been removed since.
+    let client = catalog.client(&live.claims.client_id).ok_or(NOT_LIVE)?;
+    check_algorithm(&client, proof)?;
     let audience = &live.claims.aud;
     // `UserInfo` also accepts a token for `--audience` of the client, unless a registered API has this identifier.
     let is_default = |audience: &Audience| {
-        let own = client.and_then(|client| client.audience.as_ref());
+        let own = client.audience.as_ref();
         own.is_some_and(|own| audience.contains(own) && catalog.apis().named(own).is_none())
     };
     if !audience.contains(&core.policy.issuer) && !is_default(audience) {
@@ -61,8 +60,7 @@ pub async fn read_userinfo(
     let Some((user, family)) = live.grant.as_ref().filter(|_| scope.contains(Scope::OPENID)) else {
         return Err(Refusal::new(ErrorCode::InsufficientScope, "the scope openid is needed").into());
     };
-    let no_scope = Scope::empty();
-    let allowed = client.map_or(&no_scope, |client| &client.scope);
+    let allowed = &client.scope;
     // The client of an exchanged token did not request the claims of the grant behind it.
     let is_own_grant = family.authorization.client_id == live.claims.client_id;
     let requested = if is_own_grant {
@@ -71,14 +69,11 @@ pub async fn read_userinfo(
         ClaimsRequest::default()
     };
     let scope = scope.kept_within(allowed);
-    let claims = catalog.claims_of(user).userinfo(&scope, &requested);
+    let claims = catalog.claims_of(user, &client).userinfo(&scope, &requested);
     replay::use_proof(core, proof.map(|proof| proof.replay_key), now)
         .await
         .inspect_err(|error| replay::record_refusal(error, &live.claims.client_id))?;
-    Ok(match client {
-        Some(client) => sign(core, client, claims)?,
-        None => UserInfo::Claims(claims),
-    })
+    Ok(sign(core, &client, claims)?)
 }
 
 /// Signs the claims if the client is registered for that (OpenID Connect Core 5.3.2). The JWT lacks `exp` and `azp`, so

@@ -12,7 +12,7 @@ use crate::flow::token::device_code::redeem_device_code;
 use crate::flow::token::jwt_bearer::{AssertionGrant, exchange_assertion};
 use crate::flow::token::refresh_token::rotate_refresh_token;
 use crate::flow::token::token_exchange::exchange_token;
-use crate::flow::{Failure, FlowError};
+use crate::flow::{Failure, FlowError, grant_policy};
 use crate::http::context::{RequestContext, throttled};
 use crate::http::error::{self, HttpError};
 use crate::http::request::Parameters;
@@ -130,7 +130,12 @@ pub(super) async fn issue(
         }
         TokenRequest::Anonymous { scope } => anonymous(context, client, scope, resources, possession).await,
     };
-    issued.inspect_err(|error| record_refusal(error, &client.client_id))
+    issued.inspect_err(|error| {
+        record_refusal(error, &client.client_id);
+        if let FlowError::Refused(refusal) = error {
+            grant_policy::record_refusal(refusal, &client.client_id);
+        }
+    })
 }
 
 /// Creates an anonymous user for a device. An attempt that created none is not counted: otherwise devices that retry

@@ -23,7 +23,8 @@ pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> HttpResponse
         // If this fails, the user is signed in nevertheless: the page that says so gets the cookies, too.
         Destination::Respond(response) => deliver(context, response)
             .unwrap_or_else(|failure| error::answer(context, &Route::Authorize, failure.into())),
-        Destination::SignIn(sealed) => page(&Route::Login, &sealed),
+        // The sign-in page knows the next step, and says it.
+        Destination::SignIn(sealed) | Destination::NoAccess(sealed) => page(&Route::Login, &sealed),
         Destination::AskConsent(sealed) => page(&Route::Consent, &sealed),
         Destination::SecondFactor { sealed, proof } => {
             let proof = proof.as_deref().unwrap_or_default();

@@ -9,7 +9,8 @@ use super::address::OTHER_USER;
 use super::login_context::LoginRequest;
 use super::page_parts::{mark, person};
 use super::{
-    address, browser_redirect, csrf, device_cookie, federation, login_context, passkey, passkey_offer,
+    address, browser_redirect, csrf, device_cookie, federation, login_context, no_access, passkey,
+    passkey_offer,
 };
 use crate::federation::{Provider, authorization as authorization_of_providers};
 use crate::flow::browser::Browser;
@@ -60,8 +61,9 @@ pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError
     let page = match login.step {
         LoginStep::SignIn if begins_account(context, &login) => Some(Route::SignUp),
         LoginStep::SignIn => direct_provider(context, &login),
-        // The page for consent leads here if the application is meant for another user.
+        // Other pages lead here if the application is meant for another user.
         _ if query.get(OTHER_USER).is_some() && login.accepts_authentication => None,
+        LoginStep::NoAccess => return no_access::respond(context, &login).await,
         _ => return login_context::continue_login(context, &login).await,
     };
     Ok(match page.filter(|_| problem.is_none()) {

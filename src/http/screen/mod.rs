@@ -26,6 +26,7 @@ pub mod link;
 pub mod login;
 pub mod login_context;
 pub mod logout;
+mod no_access;
 mod open_link;
 mod page_parts;
 mod passkey;

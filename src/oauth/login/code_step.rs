@@ -20,12 +20,13 @@ pub(super) fn next_step_to_code(
     progress: LoginProgress,
     now: Timestamp,
 ) -> LoginStep {
-    let refuse = |code, why| {
+    let refuse_with = |refusal| {
         LoginStep::Refuse(Box::new(RefusedRequest {
             target: request.target.clone(),
-            refusal: Refusal::new(code, why),
+            refusal,
         }))
     };
+    let refuse = |code, why| refuse_with(Refusal::new(code, why));
     let sign_in_or_refuse = |why| {
         if request.prompt.none {
             refuse(ErrorCode::LoginRequired, why)
@@ -52,6 +53,10 @@ pub(super) fn next_step_to_code(
     if !is_settled && request.requires_sign_in(session, now) {
         return sign_in_or_refuse("the sign-in is older than max_age");
     }
+    // A choice or a consent would not help this user.
+    if !signed_in.is_let_in && request.prompt.none && request.may_be(session.user) {
+        return refuse_with(Refusal::not_in_group(ErrorCode::AccessDenied, session.user));
+    }
     if !is_settled && request.requires_choice(client) {
         return if request.prompt.none {
             let why = "a native application gets no code without the user";
@@ -69,6 +74,9 @@ pub(super) fn next_step_to_code(
         } else {
             sign_in_or_refuse("another user than the requested one is signed in")
         };
+    }
+    if !signed_in.is_let_in {
+        return LoginStep::NoAccess;
     }
     if session.level() < required_level(request, client) {
         return if !signed_in.has_second_factor && lets_user_enrol(request, client) {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::identity::{AuthenticationLevel, User};
+use crate::oauth::client::Client;
 use crate::oauth::group::Groups;
 use crate::oauth::registered_scope::RegisteredScopes;
 use crate::oauth::scope::Scope;
@@ -181,10 +182,12 @@ pub fn standard_scope_of(claim: &str) -> Option<&'static str> {
         .map(|(scope, _)| *scope)
 }
 
-/// A user, with the groups and scope values that determine the user's claims.
+/// A user, with the client, groups and scope values that determine the user's claims.
 #[derive(Clone, Copy, Debug)]
 pub struct UserClaims<'a> {
     pub user: &'a User,
+    /// The client that gets the claims.
+    pub client: &'a Client,
     /// The groups that exist.
     pub groups: &'a Groups,
     /// The scope values that the operator registered.
@@ -205,7 +208,12 @@ impl UserClaims<'_> {
                 .then(|| Value::from(user.phone_number_verified)),
             "updated_at" => Some(Value::from(user.updated_at.seconds())),
             // A user without groups has an empty list, so that applications can withdraw rights.
-            Scope::GROUPS => Some(self.groups.of(user).into_iter().collect()),
+            Scope::GROUPS => Some(
+                self.client
+                    .claimed_groups(user, self.groups)
+                    .into_iter()
+                    .collect(),
+            ),
             _ => user.claims.get(name).filter(|value| !value.is_null()).cloned(),
         }
     }
@@ -273,6 +281,8 @@ pub fn supported(scopes: &RegisteredScopes) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use serde_json::json;
     use uuid::Uuid;
 
@@ -307,7 +317,14 @@ mod tests {
     }
 
     fn of<'a>(user: &'a User, groups: &'a Groups, scopes: &'a RegisteredScopes) -> UserClaims<'a> {
-        UserClaims { user, groups, scopes }
+        static WEB: LazyLock<Client> =
+            LazyLock::new(|| Client::new("web", Uuid::nil(), Uuid::nil(), false, Timestamp::from_seconds(5)));
+        UserClaims {
+            user,
+            client: &WEB,
+            groups,
+            scopes,
+        }
     }
 
     #[test]
