@@ -24,6 +24,7 @@ pub mod provider;
 pub mod scope;
 pub mod session;
 pub mod stream;
+pub mod updated;
 pub mod user;
 
 use std::fmt;

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::operation::{Done, Operation};
+use super::updated::Updated;
 use super::{Admin, AdminResult, AdminTxError, about, all_or_none, already_exists, not_found};
 use crate::oauth::Fault;
 use crate::oauth::fields::Form;
@@ -110,22 +111,24 @@ pub(super) async fn update<O: Operation, M: NamedKind>(
     admin: Admin<'_>,
     name: String,
     fields: M::Fields,
-) -> AdminResult<Done<NamedRecord<M>>> {
+) -> AdminResult<Done<Updated<NamedRecord<M>>>> {
     let now = admin.core.clock.now();
     let write = admin.write_catalog(O::NAME, move |tx| {
-        let Some(mut record) = find::<M>(&*tx, &name)? else {
+        let Some(before) = find::<M>(&*tx, &name)? else {
             return Err(not_found(M::KIND, &name).into());
         };
+        let mut record = before.clone();
         let mut faults = Vec::new();
         record.metadata.apply(fields.clone(), &mut faults);
         record.metadata.check(&mut faults);
         all_or_none(about(M::KIND, &name, faults).collect())?;
         record.updated_at = now;
         M::TABLE.put(tx, &record.name, &record)?;
-        Ok(record)
+        Ok([before, record])
     });
-    let record = write.await?;
-    Ok(Done::about(record.name.clone(), record))
+    let [before, record] = write.await?;
+    let updated = Updated::of(&before, record, M::FIELDS);
+    Ok(Done::about(updated.name.clone(), updated))
 }
 
 /// Removes a record.

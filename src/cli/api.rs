@@ -4,7 +4,9 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::admin_connection::AdminConnector;
+use super::api_words::hint_at_missing_words;
 use super::key::warn_of_new_keys;
+use super::list_flags::{ListFlags, show_updated};
 use super::output::{CliError, Output, field_facts, moment, yes_no};
 use super::value_parsers::{change, optional_algorithm, optional_seconds, scope_text, token_typ, words};
 use crate::admin::api::{AddApi, ListApis, RemoveApi, ShowApi, UpdateApi};
@@ -17,7 +19,7 @@ use crate::oauth::{Api, ApiFields};
 pub enum Verb {
     /// Register an API
     #[command(
-        after_help = "Examples:\n  idsvc api add notes --identifier https://api.example/notes --scope notes.read=\"Read your notes\" --open\n  idsvc api update notes --role editor --role-group editor=staff\n  idsvc client update web --api notes"
+        after_help = "Examples:\n  idsvc api add notes --identifier https://api.example/notes --scope notes.read=\"Read your notes\" --open\n  idsvc api update notes --add-role editor --add-role-group editor=staff\n  idsvc client update web --add-api notes"
     )]
     Add(Box<Add>),
     /// Show all APIs
@@ -140,12 +142,16 @@ pub struct Update {
     /// The API's id
     #[arg(value_name = "ID")]
     pub id: String,
+    /// Single members of lists.
+    #[command(flatten)]
+    pub lists: ListFlags<Fields>,
     /// The changed fields.
     #[command(flatten)]
     pub fields: Fields,
 }
 
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+    let mut stored = None;
     let alg = match verb {
         Verb::Add(add) => {
             let fields = add.fields.into_fields()?;
@@ -155,7 +161,11 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
                 identifier: add.identifier,
                 fields,
             };
-            connector.run(add, output, |api, output| show(&api, true, output))?;
+            connector.run(add, output, |api, output| {
+                show(&api, true, output)?;
+                stored = Some(api);
+                Ok(())
+            })?;
             alg
         }
         Verb::List => return connector.run(ListApis, output, |apis, output| list(&apis, output)),
@@ -163,7 +173,10 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
             return connector.run(ShowApi { id }, output, |api, output| show(&api, false, output));
         }
         Verb::Update(update) => {
-            let fields = update.fields.into_fields()?;
+            let fields = ApiFields {
+                edits: update.lists.edits(Fields::into_fields)?,
+                ..update.fields.into_fields()?
+            };
             if fields == ApiFields::default() {
                 return Err(CliError::Misused(
                     "nothing to change: name at least one flag, see idsvc api update --help".to_owned(),
@@ -171,8 +184,10 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
             }
             let alg = fields.access_token_alg;
             let id = update.id;
-            connector.run(UpdateApi { id, fields }, output, |api, output| {
-                show(&api, false, output)
+            connector.run(UpdateApi { id, fields }, output, |updated, output| {
+                show_updated(&updated, output, |api, output| show(api, false, output))?;
+                stored = Some(updated.view);
+                Ok(())
             })?;
             alg
         }
@@ -185,6 +200,9 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
             });
         }
     };
+    if let Some(api) = &stored {
+        hint_at_missing_words(api, connector, output);
+    }
     let alg = alg.and_then(|alg| alg.0);
     warn_of_new_keys(&alg.into_iter().collect::<Vec<_>>(), connector, output);
     Ok(())
@@ -224,7 +242,7 @@ fn show(view: &Api, is_new: bool, output: &mut Output<'_>) -> Result<(), CliErro
     output.facts(&facts)?;
     if is_new && !view.open {
         output.hint(&format!(
-            "\nLet a client use it: idsvc client update CLIENT --api {}. Repeat --api for the APIs that it uses already.",
+            "\nLet a client use it: idsvc client update CLIENT --add-api {}",
             view.id
         ));
     }

@@ -1,6 +1,7 @@
 //! `idsvc doctor`: checks everything that can go wrong over time, and says what to do.
 
 mod access;
+mod apis;
 mod backups;
 mod certificate;
 mod client_certificates;
@@ -28,11 +29,13 @@ use super::admin_connection::{AdminConnection, AdminConnector, Opening};
 use super::output::{CliError, Output};
 use super::provider;
 use super::setting_flags::SettingFlags;
+use crate::admin::api::ListApis;
 use crate::admin::client::{ClientView, ListClients};
 use crate::admin::installation::ReadInstallation;
 use crate::admin::key::{KeyStateView, KeyView, ListKeys};
 use crate::admin::provider::test::{Finding as ProviderFinding, FindingStatus};
 use crate::admin::provider::{ListProviders, TestProvider};
+use crate::admin::scope::ListScopes;
 use crate::clock::{Clock, Timestamp};
 use crate::config::resolve::resolve;
 use crate::config::{Config, Fault, Settings};
@@ -215,6 +218,10 @@ fn examine_store(
         findings.extend(client_certificates::check_client(client, &settings.mtls));
     }
     themes::examine(settings, &clients, findings);
+    let scopes = session.call(ListScopes)?;
+    for api in session.call(ListApis)? {
+        findings.push(apis::check_api(&api, &scopes, settings));
+    }
     let providers = session.call(ListProviders)?;
     for provider in providers.into_iter().filter(|provider| provider.enabled) {
         let report = session.call(TestProvider { id: provider.id })?;

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::admin_connection::AdminConnector;
+use super::list_flags::show_updated;
 use super::output::{CliError, Output, field_facts, moment};
 use super::value_parsers::change;
 use crate::admin::group::{AddGroup, ListGroups, RemoveGroup, ShowGroup, UpdateGroup};
@@ -14,7 +15,7 @@ use crate::oauth::{Group, GroupFields, token_length};
 pub enum Verb {
     /// Add a group of users
     #[command(
-        after_help = "Examples:\n  idsvc group add editors --text 'People who may publish'\n  idsvc user update alice@example.com --group editors"
+        after_help = "Examples:\n  idsvc group add editors --text 'People who may publish'\n  idsvc user update alice@example.com --add-group editors"
     )]
     Add(Change),
     /// Show all groups
@@ -84,8 +85,8 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
                 return Err(CliError::Misused(message.to_owned()));
             }
             let name = update.name;
-            connector.run(UpdateGroup { name, fields }, output, |group, output| {
-                show(&group, output)
+            connector.run(UpdateGroup { name, fields }, output, |updated, output| {
+                show_updated(&updated, output, show)
             })
         }
         Verb::Remove(Remove { name, yes }) => {
@@ -147,7 +148,7 @@ fn warn_of_many(connector: &AdminConnector<'_>, output: &mut Output<'_>) {
 fn hint_after_add(group: &Group, output: &mut Output<'_>) {
     if !output.json {
         output.hint(&format!(
-            "\nPut a user into it: idsvc user update WHO --group {0}. Repeat --group for the groups that the user is in already.\nLet a client get the groups of users: idsvc client update CLIENT --scope groups. Repeat --scope for the values that it may ask for already.",
+            "\nPut a user into it: idsvc user update WHO --add-group {}\nLet a client get the groups of users: idsvc client update CLIENT --add-scope groups",
             group.name
         ));
     }

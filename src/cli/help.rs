@@ -15,16 +15,20 @@ use super::output::{CliError, Output};
 use super::{Cli, Exit};
 use crate::guide::Guide;
 use crate::guide::reference::{CommandLine, FOLDER};
+use crate::guide::search::{Document, Found, search};
 
 /// The most names that the message about an unknown one offers.
 const MAX_OFFERS: usize = 5;
+/// The most pages and commands that are shown, and the most characters of a line of them.
+const MAX_FOUND: usize = 8;
+const MAX_LINE: usize = 160;
 /// The exit codes of a shell that cannot run the program, or does not find it.
 const NOT_RUN: [i32; 2] = [126, 127];
 
 /// The arguments of `idsvc help`.
 #[derive(Debug, Args)]
 pub struct Help {
-    /// A command and its verb, or a page of the guide [default: list them all]
+    /// A command and its verb, a page of the guide, or words to find pages and commands by [default: list them all]
     #[arg(value_name = "TOPIC", value_parser = Topic, hide_possible_values = true)]
     pub topic: Vec<String>,
 }
@@ -83,10 +87,72 @@ pub fn run(help: &Help, output: &mut Output<'_>) -> Result<(), CliError> {
         }
         return Ok(output.out.flush()?);
     }
-    match guide.page(&topic, &command_line) {
-        Some(page) => print_paged(&page, output),
-        None => Err(unknown(&topic, &guide, &command_line.command)),
+    if let Some(page) = guide.page(&topic, &command_line) {
+        return print_paged(&page, output);
     }
+    let found = search(&topic, documents(&guide, &command_line));
+    if found.is_empty() {
+        return Err(unknown(&topic, &guide, &command_line.command));
+    }
+    print_paged(&found_text(&found), output)?;
+    output.hint("idsvc help and a name prints the page or the command");
+    Ok(())
+}
+
+/// The pages and commands with their texts. A reference page has something of everything, so it counts less.
+fn documents(guide: &Guide, line: &CommandLine) -> Vec<Document> {
+    let mut documents = Vec::new();
+    collect_commands(&line.command, "", &mut documents);
+    let groups = guide.groups();
+    for (name, title) in groups.iter().flat_map(|group| &group.pages) {
+        documents.push(Document {
+            name: (*name).to_owned(),
+            title: (*title).to_owned(),
+            text: guide.page(name, line).unwrap_or_default().into_owned(),
+            weight: if name.starts_with(FOLDER) { 0.3 } else { 1.0 },
+        });
+    }
+    documents
+}
+
+/// The commands with what they do, and their flags.
+fn collect_commands(command: &Command, before: &str, documents: &mut Vec<Document>) {
+    for command in command.get_subcommands() {
+        let name = format!("{before}{}", command.get_name());
+        collect_commands(command, &format!("{name} "), documents);
+        let mut text = String::new();
+        for flag in command.get_arguments() {
+            let long = flag
+                .get_long()
+                .map(|long| format!("--{long}: "))
+                .unwrap_or_default();
+            let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{long}{help}");
+        }
+        documents.push(Document {
+            name,
+            title: command.get_about().map(ToString::to_string).unwrap_or_default(),
+            text,
+            weight: 0.8,
+        });
+    }
+}
+
+/// The best of what was found: a name and a title, and below them the line that fits best.
+fn found_text(found: &[Found]) -> String {
+    let found = found.iter().take(MAX_FOUND);
+    let width = found.clone().map(|found| found.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for Found { name, title, line } in found {
+        let _ = writeln!(text, "{name:width$}  {title}");
+        let shown: String = line.chars().take(MAX_LINE).collect();
+        let rest = if shown == *line { "" } else { "…" };
+        if !line.is_empty() {
+            let _ = writeln!(text, "{:width$}    {shown}{rest}", "");
+        }
+    }
+    text
 }
 
 /// Prints the help of the command that these words name, as `--help` does. False if they name no command.

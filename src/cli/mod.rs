@@ -2,6 +2,7 @@
 
 pub mod admin_connection;
 pub mod api;
+mod api_words;
 pub mod backup;
 mod backup_encryption;
 mod change_list;
@@ -19,6 +20,7 @@ pub mod help;
 pub mod import;
 pub mod init;
 pub mod key;
+mod list_flags;
 pub mod mail;
 pub mod man;
 pub mod migrate;
@@ -202,9 +204,9 @@ pub enum Noun {
     Restore(restore::Restore),
     /// Return unused space of the database to the disk. The service may run
     Compact,
-    /// Print the help of a command, or a page of the guide
+    /// Print the help of a command or a page of the guide, or find them by words
     #[command(
-        after_help = "Examples:\n  idsvc help client add\n  idsvc help back-up-and-restore\n  idsvc help reference/events"
+        after_help = "Examples:\n  idsvc help client add\n  idsvc help back-up-and-restore\n  idsvc help reference/events\n  idsvc help rotate secret"
     )]
     Help(help::Help),
     /// Completion scripts for shells

@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::admin_connection::AdminConnector;
+use super::list_flags::{ListFlags, show_updated};
 use super::output::{CliError, Output, field_facts, moment, yes_no};
 use super::refusal::flags_of;
 use super::value_parsers::{
@@ -249,6 +250,9 @@ pub struct Update {
     /// Refuse sign-ins at the provider, and refreshes of grants that began there
     #[arg(long)]
     pub disable: bool,
+    /// Single members of lists.
+    #[command(flatten)]
+    pub lists: ListFlags<Fields>,
     /// The changed fields.
     #[command(flatten)]
     pub fields: Fields,
@@ -273,6 +277,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         }),
         Verb::Update(update) => {
             let (client_secret, mut fields) = update.fields.into_fields()?;
+            fields.edits = update.lists.edits(|fields| Ok(fields.into_fields()?.1))?;
             fields.enabled = (update.enable || update.disable).then_some(update.enable);
             if fields == ProviderFields::default() && client_secret.is_none() {
                 return Err(CliError::Misused(
@@ -285,7 +290,9 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
                 client_secret,
                 fields,
             };
-            connector.run(update, output, |view, output| show(&view, None, output))
+            connector.run(update, output, |updated, output| {
+                show_updated(&updated, output, |view, output| show(view, None, output))
+            })
         }
         Verb::Test(Id { id }) => connector.run(TestProvider { id }, output, |report, output| {
             show_report(&report, output)
@@ -302,7 +309,8 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
 
 /// Warns of mapped claims that no scope releases.
 fn warn_of_unreleased(fields: &ProviderFields, connector: &AdminConnector<'_>, output: &mut Output<'_>) {
-    let ours = fields.claims.iter().flat_map(|claims| claims.keys());
+    let added = fields.edits.iter().filter_map(|edits| edits.add.claims.as_ref());
+    let ours = fields.claims.iter().chain(added).flat_map(|claims| claims.keys());
     let named = ours.filter(|ours| !ours.is_empty()).map(String::as_str);
     warn_of_claims(named, |output| connector.call(ListScopes, output), output);
 }
@@ -420,7 +428,7 @@ fn show(
             ));
         }
         output.hint(&format!(
-            "Let a client use it: idsvc client update CLIENT --provider {}. Repeat --provider for the providers that it uses already.",
+            "Let a client use it: idsvc client update CLIENT --add-provider {}",
             view.id
         ));
     }

@@ -125,18 +125,14 @@ fn hint_for(fault: &Fault, is_file: bool) -> Option<String> {
         (FaultCode::InUse, "provider", ["client_id"]) => {
             "idsvc client update ID --password-sign-in yes, or --provider with another one for sign-ins"
         }
-        (FaultCode::InUse, "api", _) => {
-            "idsvc client update ID --api with each other API of the client, or '' for none"
-        }
+        (FaultCode::InUse, "api", _) => "idsvc client update ID --remove-api API",
         (FaultCode::InUse, "group", ["allowed_groups"]) => {
-            "idsvc client update ID --allow-group with each other group of the client, or '' for everybody"
+            "idsvc client update ID --remove-allow-group GROUP, or --allow-group '' for everybody"
         }
-        (FaultCode::InUse, "group", _) => "idsvc api update ID --role-group ROLE=OTHER, or ROLE= for none",
-        (FaultCode::InUse, "provider", _) => {
-            "idsvc client update ID --provider OTHER, or '' for none where the grant jwt-bearer is not used"
-        }
+        (FaultCode::InUse, "group", _) => "idsvc api update ID --remove-role-group ROLE=GROUP",
+        (FaultCode::InUse, "provider", _) => "idsvc client update ID --remove-provider PROVIDER",
         (FaultCode::NotAllowed, _, fields) if fields.iter().any(|field| is_list(field)) => {
-            "a list that is named is replaced: name all its values"
+            "a flag of a list replaces the list: name all its values, or change single ones with --add- and --remove-"
         }
         (code, kind, []) => {
             let id = fault.subject.as_ref().map_or("", |subject| &subject.id);

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::admin_connection::AdminConnector;
+use super::list_flags::{ListFlags, show_updated};
 use super::output::{CliError, Output, field_facts, moment};
 use super::value_parsers::change;
 use crate::admin::scope::{AddScope, ListScopes, RemoveScope, ShowScope, UpdateScope};
@@ -14,15 +15,15 @@ use crate::oauth::{RegisteredScope, ScopeFields};
 pub enum Verb {
     /// Register a scope value that releases claims of users
     #[command(
-        after_help = "Examples:\n  idsvc scope add staff --claim badge --claim department --text 'See your badge and department'\n  idsvc client update web --scope openid --scope staff"
+        after_help = "Examples:\n  idsvc scope add staff --claim badge --claim department --text 'See your badge and department'\n  idsvc client update web --add-scope staff"
     )]
-    Add(Change),
+    Add(Add),
     /// Show all registered scope values
     List,
     /// Show one scope value
     Show(Name),
     /// Change the named fields of a scope value. A list replaces the stored list, and '' removes a value
-    Update(Change),
+    Update(Update),
     /// Remove a scope value, so that it releases no claims
     Remove(Remove),
 }
@@ -46,13 +47,34 @@ pub struct Remove {
     pub yes: bool,
 }
 
-/// The flags of `add` and `update`, with the names of the fields in [`ScopeFields`].
-#[derive(Debug, Args, Serialize)]
-pub struct Change {
+/// A new scope value.
+#[derive(Debug, Args)]
+pub struct Add {
     /// The scope value
     #[arg(value_name = "NAME")]
-    #[serde(skip)]
     pub name: String,
+    /// The fields.
+    #[command(flatten)]
+    pub fields: Fields,
+}
+
+/// A changed scope value.
+#[derive(Debug, Args)]
+pub struct Update {
+    /// The scope value
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Single members of lists.
+    #[command(flatten)]
+    pub lists: ListFlags<Fields>,
+    /// The changed fields.
+    #[command(flatten)]
+    pub fields: Fields,
+}
+
+/// The flags of `add` and `update`, with the names of the fields in [`ScopeFields`].
+#[derive(Debug, Args, Serialize)]
+pub struct Fields {
     /// A claim of the user that the scope value releases; may be repeated
     #[arg(long = "claim", value_name = "CLAIM")]
     pub claims: Option<Vec<String>>,
@@ -65,7 +87,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     match verb {
         Verb::Add(add) => {
             let add = AddScope {
-                fields: change(&add)?,
+                fields: change(&add.fields)?,
                 name: add.name,
             };
             connector.run(add, output, |scope, output| {
@@ -79,14 +101,17 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
             connector.run(ShowScope { name }, output, |scope, output| show(&scope, output))
         }
         Verb::Update(update) => {
-            let fields = change(&update)?;
+            let fields = ScopeFields {
+                edits: update.lists.edits(|fields| change(&fields))?,
+                ..change(&update.fields)?
+            };
             if fields == ScopeFields::default() {
                 let message = "nothing to change: name at least one flag, see idsvc scope update --help";
                 return Err(CliError::Misused(message.to_owned()));
             }
             let name = update.name;
-            connector.run(UpdateScope { name, fields }, output, |scope, output| {
-                show(&scope, output)
+            connector.run(UpdateScope { name, fields }, output, |updated, output| {
+                show_updated(&updated, output, show)
             })
         }
         Verb::Remove(Remove { name, yes }) => {
@@ -137,7 +162,7 @@ fn show(scope: &RegisteredScope, output: &mut Output<'_>) -> Result<(), CliError
 fn hint_after_add(scope: &RegisteredScope, output: &mut Output<'_>) {
     if !output.json {
         output.hint(&format!(
-            "\nLet a client ask for it: idsvc client update CLIENT --scope {}. Repeat --scope for the values that it may ask for already.",
+            "\nLet a client ask for it: idsvc client update CLIENT --add-scope {}",
             scope.name
         ));
     }

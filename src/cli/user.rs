@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::admin_connection::{AdminConnector, Opening};
 use super::change_summary::ChangeSummary;
+use super::list_flags::{ListFlags, show_updated};
 use super::output::{CliError, Output, moment, yes_no};
 use super::password_flags::PasswordFlags;
 use super::value_parsers::{change, warn_of_claims};
@@ -191,6 +192,9 @@ pub struct Update {
     /// End the wait of a user who has said that no factor is left: the factors stay
     #[arg(long)]
     pub keep_factors: bool,
+    /// Single members of lists.
+    #[command(flatten)]
+    pub lists: ListFlags<Fields>,
     /// The other changed fields.
     #[command(flatten)]
     pub fields: Fields,
@@ -273,9 +277,13 @@ fn update(update: Update, connector: &AdminConnector<'_>, output: &mut Output<'_
         account_id,
         reset_failed_passwords,
         keep_factors,
+        lists,
         fields,
     } = update;
-    let fields = change(&fields)?;
+    let fields = UserFields {
+        edits: lists.edits(|fields| change(&fields))?,
+        ..change(&fields)?
+    };
     let is_same = email.is_none() && account_id.is_none() && fields == UserFields::default();
     if is_same && !reset_failed_passwords && !keep_factors {
         let message = "nothing to change: name at least one flag, see idsvc user update --help";
@@ -290,7 +298,8 @@ fn update(update: Update, connector: &AdminConnector<'_>, output: &mut Output<'_
         keep_factors,
         fields,
     };
-    connector.run(update, output, |view, output| {
+    connector.run(update, output, |updated, output| {
+        let view = &updated.view;
         if let Some(bytes) = token_length::near_limit(&view.groups, &view.claims) {
             output.say(&format!(
                 "warning: the groups and claims of {} take up to {bytes} of the {} bytes of a token. A client that gets a longer one gets an error instead: take the user out of groups, or give clients less scope",
@@ -298,7 +307,7 @@ fn update(update: Update, connector: &AdminConnector<'_>, output: &mut Output<'_
                 token_length::LONGEST
             ));
         }
-        show(&view, output)
+        show_updated(&updated, output, show)
     })
 }
 
@@ -349,7 +358,12 @@ fn warn_of_unreleased(fields: &UserFields, connector: &AdminConnector<'_>, outpu
             "warning: the telephone number {number:?} is not in E.164 form, as in +3225550123: applications may not take it"
         ));
     }
-    let set = fields.claims.iter().filter(|(_, value)| !value.is_empty());
+    let added = fields.edits.iter().flat_map(|edits| &edits.add.claims);
+    let set = fields
+        .claims
+        .iter()
+        .chain(added)
+        .filter(|(_, value)| !value.is_empty());
     let names = set.map(|(name, _)| name.as_str());
     warn_of_claims(names, |output| connector.call(ListScopes, output), output);
 }

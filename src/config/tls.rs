@@ -91,9 +91,7 @@ pub(super) fn tls(
     has_proxies: bool,
 ) -> Read<Tls> {
     let mode = mode(reader)?;
-    if mode != Mode::Acme {
-        warn_of_acme(reader, mode);
-    }
+    check_unused(reader, mode);
     match mode {
         Mode::Files => {
             let (cert, key) = (file(reader, &CERT), file(reader, &KEY));
@@ -128,16 +126,20 @@ pub(super) fn tls(
 
 /// The mode. `acme.domains` selects ACME if `tls.mode` is not set, or only in a source of lower precedence.
 pub(super) fn mode(reader: &mut Reader<'_>) -> Read<Mode> {
-    let domains = precedence(reader, &acme::DOMAINS);
-    let is_by_domains =
-        domains.is_some_and(|domains| precedence(reader, &MODE).is_none_or(|mode| domains < mode));
-    if is_by_domains && !reader.is_unread(&MODE) {
+    if is_by_domains(reader) {
         Ok(Mode::Acme)
     } else if reader.sources.is_dev {
         reader.read_or(&MODE, Literal::Text("self-signed"))
     } else {
         reader.read(&MODE)
     }
+}
+
+/// Whether `acme.domains` selects the mode.
+fn is_by_domains(reader: &Reader<'_>) -> bool {
+    let domains = precedence(reader, &acme::DOMAINS);
+    let is_first = domains.is_some_and(|domains| precedence(reader, &MODE).is_none_or(|mode| domains < mode));
+    is_first && !reader.is_unread(&MODE)
 }
 
 /// The place of the source of a setting among the sources; the first counts.
@@ -190,17 +192,50 @@ pub(super) fn forbids(
     (*tls == Tls::Off && !has_proxies).then_some(PLAIN_AND_PUBLIC)
 }
 
-/// Warns of domains without effect, because the mode is not ACME.
-fn warn_of_acme(reader: &mut Reader<'_>, mode: Mode) {
-    if reader.is_set(&acme::DOMAINS)
-        && reader.is_set(&MODE)
-        && let Some(mode) = MODE.form.word(&mode)
-    {
-        let place = reader.origin(&MODE);
-        let message = format!(
-            "acme.domains has no effect, because tls.mode is {mode:?} ({place}): take tls.mode out to have the certificate by ACME, or else acme.domains"
-        );
-        reader.warn(&acme::DOMAINS, message);
+/// Refuses what names a certificate beside a mode that has another one or none, if one source sets both. If a source of
+/// higher precedence sets the mode, domains have no effect, which is a warning.
+fn check_unused(reader: &mut Reader<'_>, mode: Mode) {
+    let is_by_domains = is_by_domains(reader);
+    let (chosen_at, cause) = if is_by_domains {
+        let place = reader.origin(&acme::DOMAINS);
+        (
+            precedence(reader, &acme::DOMAINS),
+            format!("acme.domains is set ({place})"),
+        )
+    } else {
+        let (word, place) = (MODE.form.word(&mode).unwrap_or_default(), reader.origin(&MODE));
+        (
+            precedence(reader, &MODE),
+            format!("tls.mode is {word:?} ({place})"),
+        )
+    };
+    let files = match mode {
+        Mode::Files => [None, None],
+        Mode::Acme | Mode::SelfSigned | Mode::Off => [Some(&CERT), Some(&KEY)],
+    };
+    for setting in files.into_iter().flatten() {
+        if reader.is_set(setting) && precedence(reader, setting) == chosen_at {
+            let key = setting.key;
+            let other = if is_by_domains {
+                "take acme.domains out"
+            } else {
+                "set tls.mode to files"
+            };
+            let message = format!("{key} is set, and {cause}: take {key} out, or else {other}");
+            reader.fault(setting, message);
+        }
+    }
+    if mode != Mode::Acme && reader.is_set(&acme::DOMAINS) && reader.is_set(&MODE) {
+        let remedy = "take tls.mode out to have the certificate by ACME, or else acme.domains";
+        if precedence(reader, &acme::DOMAINS) == chosen_at {
+            reader.fault(
+                &acme::DOMAINS,
+                format!("acme.domains is set, and {cause}: {remedy}"),
+            );
+        } else {
+            let message = format!("acme.domains has no effect, because {cause}: {remedy}");
+            reader.warn(&acme::DOMAINS, message);
+        }
     }
 }
 

@@ -35,6 +35,7 @@ const MOST_KEYS: usize = 20;
 /// Registered keys and the address of published keys replace each other. A profile sets the fields that the change leaves
 /// out.
 pub fn apply(mut change: ClientFields, client: &mut Client, faults: &mut Vec<Fault>) {
+    change = change.with_whole_lists(&client.metadata, faults);
     if let Some(Removable(Some(profile))) = change.profile {
         profile.complete(&mut change, &client.metadata);
     }
@@ -144,10 +145,7 @@ impl ClientRules {
     pub fn name_groups(&self, client: &mut Client) {
         let named = std::mem::take(&mut client.allowed_groups).into_iter();
         client.allowed_groups = named
-            .map(|name| match self.groups.registered_name(&name) {
-                Some(registered) => registered.to_owned(),
-                None => name,
-            })
+            .map(|name| self.groups.registered_name(name))
             .collect();
     }
 

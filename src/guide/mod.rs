@@ -2,6 +2,8 @@
 //! the code when they are read.
 
 pub mod reference;
+pub mod search;
+mod synonyms;
 
 use std::borrow::Cow;
 

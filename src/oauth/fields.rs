@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::jose::jwk::{JwkSet, PublicKey};
 use crate::oauth::fault::{Fault, FaultCode};
-use crate::oauth::scope::Scope;
+use crate::oauth::list_edits::{ListEdits, edit_list, edit_lists, edit_texts, replaced};
 
 /// The form of a value in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,17 @@ pub trait Field {
 
     /// Applies a change. Faults of the new value are added to `faults`, with `name`.
     fn change(&mut self, to: Self::Change, name: &str, faults: &mut Vec<Fault>);
+
+    /// The change to the list after the edits.
+    fn edited(
+        &self,
+        _: ListEdits<Option<Self::Change>>,
+        name: &str,
+        faults: &mut Vec<Fault>,
+    ) -> Option<Self::Change> {
+        faults.push(FaultCode::NotAllowed.at([name], format!("{} is not a list", in_words(name))));
+        None
+    }
 }
 
 /// A value that is stored as it was sent.
@@ -141,12 +152,21 @@ impl<T: Plain> Field for Option<T> {
     }
 }
 
-impl<T: Plain + Ord> Field for BTreeSet<T> {
+impl<T: Plain + Ord + Clone + Serialize> Field for BTreeSet<T> {
     type Change = Vec<T>;
     const FORM: Form = Form::Texts;
 
     fn change(&mut self, to: Vec<T>, _: &str, _: &mut Vec<Fault>) {
         *self = to.into_iter().collect();
+    }
+
+    fn edited(
+        &self,
+        edits: ListEdits<Option<Vec<T>>>,
+        name: &str,
+        faults: &mut Vec<Fault>,
+    ) -> Option<Vec<T>> {
+        Some(edit_list(self.iter().cloned(), edits, name, faults))
     }
 }
 
@@ -206,6 +226,10 @@ impl Field for Vec<String> {
             }
         }
     }
+
+    fn edited(&self, edits: ListEdits<Option<Self>>, name: &str, faults: &mut Vec<Fault>) -> Option<Self> {
+        Some(edit_list(self.iter().cloned(), edits, name, faults))
+    }
 }
 
 /// Empty texts are left out.
@@ -215,6 +239,15 @@ impl Field for BTreeSet<String> {
 
     fn change(&mut self, to: Vec<String>, _: &str, _: &mut Vec<Fault>) {
         *self = to.into_iter().filter(|text| !text.is_empty()).collect();
+    }
+
+    fn edited(
+        &self,
+        edits: ListEdits<Option<Vec<String>>>,
+        name: &str,
+        faults: &mut Vec<Fault>,
+    ) -> Option<Vec<String>> {
+        Some(edit_list(self.iter().cloned(), edits, name, faults))
     }
 }
 
@@ -233,6 +266,10 @@ impl Field for BTreeMap<String, String> {
             }
         }
     }
+
+    fn edited(&self, edits: ListEdits<Option<Self>>, name: &str, faults: &mut Vec<Fault>) -> Option<Self> {
+        Some(edit_texts(self, edits, name, faults))
+    }
 }
 
 /// Each list replaces the stored list of the same key. An empty list removes the key.
@@ -250,34 +287,14 @@ impl Field for BTreeMap<String, BTreeSet<String>> {
             }
         }
     }
-}
 
-/// A text may contain several values, separated by spaces.
-impl Field for Scope {
-    type Change = Vec<String>;
-    const FORM: Form = Form::Texts;
-
-    fn change(&mut self, to: Vec<String>, name: &str, faults: &mut Vec<Fault>) {
-        *self = to.join(" ").parse().unwrap_or_else(|error| {
-            faults.push(FaultCode::Invalid.at([name], format!("{}: {error}", in_words(name))));
-            Self::empty()
-        });
-        for marker in self.iter().filter(|value| Self::is_marker(value)) {
-            let detail = format!("{marker} is granted by the service and cannot be registered");
-            faults.push(FaultCode::NotAllowed.at([name], detail));
-        }
-    }
-}
-
-/// An empty scope removes the value.
-impl Field for Option<Scope> {
-    type Change = Vec<String>;
-    const FORM: Form = Form::Texts;
-
-    fn change(&mut self, to: Vec<String>, name: &str, faults: &mut Vec<Fault>) {
-        let mut scope = Scope::empty();
-        scope.change(to, name, faults);
-        *self = Some(scope).filter(|scope| !scope.is_empty());
+    fn edited(
+        &self,
+        edits: ListEdits<Option<Self::Change>>,
+        name: &str,
+        faults: &mut Vec<Fault>,
+    ) -> Option<Self::Change> {
+        Some(edit_lists(self, edits, name, faults))
     }
 }
 
@@ -345,6 +362,21 @@ pub fn with_article(kind: &str) -> String {
     }
 }
 
+/// Puts the whole list after the edits into the change `to` of a field.
+pub(crate) fn edit<F: Field>(
+    stored: &F,
+    to: &mut Option<F::Change>,
+    edits: ListEdits<Option<F::Change>>,
+    name: &str,
+    faults: &mut Vec<Fault>,
+) {
+    if to.is_some() {
+        faults.push(replaced(name));
+    } else {
+        *to = stored.edited(edits, name, faults);
+    }
+}
+
 /// Makes the record, the type of its changes, and the names and forms of the fields from a list of fields.
 ///
 /// A line is `name as "outside name": Type = default value;`. Without `as` the field has the same name in JSON and in
@@ -374,6 +406,9 @@ macro_rules! fields {
         pub struct $change {
             $( $(#[$about])* $(#[serde(rename = $name)])?
                pub $field: Option<<$type as $crate::oauth::fields::Field>::Change>, )*
+            /// What is added to lists that are not replaced, and what is removed from them.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub edits: Option<Box<$crate::oauth::list_edits::ListEdits<Self>>>,
         }
 
         impl $change {
@@ -383,9 +418,27 @@ macro_rules! fields {
                 <$type as $crate::oauth::fields::Field>::FORM,
             ), )* ];
 
+            /// The change with whole lists in the place of edits of the lists in `record`. Faults are added to `faults`.
+            #[must_use]
+            pub fn with_whole_lists(mut self, record: &$record, faults: &mut Vec<$crate::oauth::Fault>) -> Self {
+                let Some(edits) = self.edits.take() else {
+                    return self;
+                };
+                let $crate::oauth::list_edits::ListEdits { add, remove } = *edits;
+                $(
+                    let edits = $crate::oauth::list_edits::ListEdits { add: add.$field, remove: remove.$field };
+                    if edits.is_some() {
+                        let name = $crate::oauth::fields::fields!(@name $field $($name)?);
+                        $crate::oauth::fields::edit(&record.$field, &mut self.$field, edits, name, faults);
+                    }
+                )*
+                self
+            }
+
             /// Applies the change to a record. Faults are added to `faults`.
             pub fn apply(self, record: &mut $record, faults: &mut Vec<$crate::oauth::Fault>) {
-                $( if let Some(to) = self.$field {
+                let change = self.with_whole_lists(record, faults);
+                $( if let Some(to) = change.$field {
                     let name = $crate::oauth::fields::fields!(@name $field $($name)?);
                     $crate::oauth::fields::Field::change(&mut record.$field, to, name, faults);
                 } )*

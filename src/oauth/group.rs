@@ -53,9 +53,10 @@ impl Groups {
             .copied()
     }
 
-    /// The name under which a group is registered, given another form of it.
-    pub fn registered_name(&self, name: &str) -> Option<&str> {
-        self.names.get(&self.id_of(name)?).map(String::as_str)
+    /// The name under which the group is registered that [`Self::id_of`] finds; the same name if there is none.
+    pub fn registered_name(&self, name: String) -> String {
+        let registered = self.id_of(&name).and_then(|id| self.names.get(&id));
+        registered.cloned().unwrap_or(name)
     }
 
     /// Whether a group is registered under exactly this name.
@@ -97,8 +98,8 @@ mod tests {
             [Some(id(2)), Some(id(3))]
         );
         assert_eq!(groups.id_of("grun"), None);
-        assert_eq!(groups.registered_name("GR\u{dc}N"), Some("Gru\u{308}n"));
-        assert_eq!(groups.registered_name("grun"), None);
+        assert_eq!(groups.registered_name("GR\u{dc}N".to_owned()), "Gru\u{308}n");
+        assert_eq!(groups.registered_name("grun".to_owned()), "grun");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::plan::{Comparison, Entry, Plan};
 use super::stored_record::StoredRecord;
 use super::{FieldChange, check_keys, refuse_duplicates};
 pub(super) use crate::admin::provider::KIND;
-use crate::admin::provider::check::{apply, check, check_id};
+use crate::admin::provider::check::{PreparedSecret, apply, check, check_id};
 use crate::admin::provider::other_with_issuer;
 use crate::admin::{Admin, AdminRefusal, AdminResult, SecretString, about};
 use crate::federation::provider::{Provider, ProviderFields};
@@ -78,14 +78,9 @@ async fn prepare_one(
     let declares_secret = entry.client_secret.is_some();
     check_keys(entry.fields.keys.as_ref(), entry.fields.jwks_uri.as_ref(), faults);
     let mut record = Provider::new(entry.id, core.random.uuid_v4(), core.clock.now());
-    apply(
-        entry.fields,
-        entry.client_secret,
-        &mut record,
-        &core.sealer,
-        &core.random,
-        faults,
-    );
+    let secret = entry.client_secret;
+    let secret = secret.map(|secret| PreparedSecret::new(&record.id, secret, core));
+    apply(entry.fields, secret.as_ref(), &mut record, faults);
     Ok(PreparedProvider {
         record,
         is_new_secret,

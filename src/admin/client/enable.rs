@@ -16,10 +16,11 @@ impl Operation for EnableClient {
     type Output = ClientView;
 
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<ClientView>> {
-        change::<Self>(admin, self.client_id, |_, client| {
+        let changed = change::<Self>(admin, self.client_id, |_, client| {
             client.enabled = true;
             Ok(())
         })
-        .await
+        .await?;
+        Ok(changed.view_only())
     }
 }

@@ -35,13 +35,14 @@ pub use self::update::UpdateClient;
 pub use self::view::ClientView;
 use super::groups::groups;
 use super::operation::{Done, Operation};
+use super::updated::Updated;
 use super::{
     Admin, AdminRefusal, AdminResult, AdminTxError, RecordChecks, about, all_or_none, api, not_found,
 };
 use crate::flow::client_check::ClientRules;
 use crate::oauth::client::Client;
 use crate::oauth::resource::Apis;
-use crate::oauth::{Fault, FaultCode};
+use crate::oauth::{ClientFields, Fault, FaultCode};
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{CLIENTS, PROVIDERS};
@@ -107,18 +108,21 @@ async fn change<O: Operation>(
     admin: Admin<'_>,
     client_id: String,
     change: impl Fn(&dyn Snapshot, &mut Client) -> Result<(), AdminTxError> + Send + 'static,
-) -> AdminResult<Done<ClientView>> {
+) -> AdminResult<Done<Updated<ClientView>>> {
     let now = admin.core.clock.now();
     let write = admin.write_catalog(O::NAME, move |tx| {
-        let Some(mut client) = CLIENTS.get(&*tx, &client_id)? else {
+        let Some(before) = CLIENTS.get(&*tx, &client_id)? else {
             return Err(not_found(KIND, &client_id).into());
         };
+        let mut client = before.clone();
         change(&*tx, &mut client)?;
         client.updated_at = now;
         CLIENTS.put(tx, &client_id, &client)?;
-        Ok(client)
+        Ok([before, client])
     });
-    let client = write.await?;
-    let view = ClientView::of(&client, &admin.core.policy.issuer, None, now);
-    Ok(Done::about(client.client_id, view))
+    let [before, view] = write
+        .await?
+        .map(|client| ClientView::of(&client, &admin.core.policy.issuer, None, now));
+    let updated = Updated::of(&before, view, ClientFields::FIELDS);
+    Ok(Done::about(updated.client_id.clone(), updated))
 }

@@ -2,6 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ClientView, change, check_in};
 use crate::admin::operation::{Done, Effect, Operation};
+use crate::admin::updated::Updated;
 use crate::admin::{Admin, AdminResult, RecordChecks};
 use crate::flow::client_check::apply;
 use crate::oauth::ClientFields;
@@ -19,9 +20,9 @@ pub struct UpdateClient {
 impl Operation for UpdateClient {
     const NAME: &'static str = "client update";
     const EFFECT: Effect = Effect::Write;
-    type Output = ClientView;
+    type Output = Updated<ClientView>;
 
-    async fn run(self, admin: Admin<'_>) -> AdminResult<Done<ClientView>> {
+    async fn run(self, admin: Admin<'_>) -> AdminResult<Done<Updated<ClientView>>> {
         let checks = RecordChecks::new(admin.core);
         change::<Self>(admin, self.client_id, move |snapshot, client| {
             let (before, mut faults) = (client.clone(), Vec::new());

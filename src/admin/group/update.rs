@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::admin::operation::{Done, Effect, Operation};
+use crate::admin::updated::Updated;
 use crate::admin::{Admin, AdminResult, named};
 use crate::oauth::{Group, GroupFields, GroupMetadata};
 
@@ -15,7 +16,7 @@ pub struct UpdateGroup {
 impl Operation for UpdateGroup {
     const NAME: &'static str = "group update";
     const EFFECT: Effect = Effect::Write;
-    type Output = Group;
+    type Output = Updated<Group>;
 
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<Self::Output>> {
         named::update::<Self, GroupMetadata>(admin, self.name, self.fields).await

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::check::{apply, check, check_id};
+use super::check::{PreparedSecret, apply, check, check_id};
 use super::{KIND, ProviderFields, ProviderView, check_issuer};
 use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult, SecretString, about, all_or_none, already_exists};
@@ -30,14 +30,9 @@ impl Operation for AddProvider {
         let mut faults = Vec::new();
         check_id(&self.id, &mut faults);
         let mut provider = Provider::new(self.id, core.random.uuid_v4(), core.clock.now());
-        apply(
-            self.fields,
-            self.client_secret,
-            &mut provider,
-            &core.sealer,
-            &core.random,
-            &mut faults,
-        );
+        let secret = self.client_secret;
+        let secret = secret.map(|secret| PreparedSecret::new(&provider.id, secret, core));
+        apply(self.fields, secret.as_ref(), &mut provider, &mut faults);
         check(&provider, &mut faults);
         all_or_none(about(KIND, &provider.id, faults).collect())?;
         let view = ProviderView::of(&provider, &core.policy.issuer);

@@ -3,30 +3,50 @@
 use crate::admin::claim::{RESERVED, check_claim_name};
 use crate::admin::{SecretString, check_secret, check_text};
 use crate::federation::metadata::https;
-use crate::federation::provider::{Provider, ProviderFields, UpstreamAuth};
+use crate::federation::provider::{Provider, ProviderFields, ProviderSettings, UpstreamAuth};
+use crate::flow::Core;
 use crate::identity::User;
 use crate::jose::alg::Algorithm;
 use crate::jose::keyring::SigningKey;
 use crate::oauth::access_token::AccessTokenClaims;
 use crate::oauth::scope::Scope;
 use crate::oauth::{Fault, FaultCode};
-use crate::random::Random;
-use crate::seal::Sealer;
 
 const MAX_LIST_LEN: usize = 100;
 /// Written instead of the name of a claim, for no claim.
 pub(in crate::admin) const NO_CLAIM: &str = "off";
 
-/// Applies a change to a provider. Keys and the address of published keys replace each other. The secret is sealed;
-/// an empty one is removed.
+/// A secret that was sealed before the transaction, which draws no random bytes.
+#[derive(Clone)]
+pub(in crate::admin) struct PreparedSecret {
+    clear: SecretString,
+    /// `None` if it is empty, which removes the stored one.
+    sealed: Option<String>,
+}
+
+impl PreparedSecret {
+    /// Seals the secret for the provider of this id.
+    pub(in crate::admin) fn new(id: &str, clear: SecretString, core: &Core) -> Self {
+        let context = Provider::secret_context(id);
+        let seal = || core.sealer.seal_text(&context, clear.reveal(), &core.random);
+        let sealed = (!clear.reveal().is_empty()).then(seal);
+        Self { clear, sealed }
+    }
+}
+
+/// Applies a change to a provider. Keys and the address of published keys replace each other.
 pub(in crate::admin) fn apply(
-    mut fields: ProviderFields,
-    secret: Option<SecretString>,
+    fields: ProviderFields,
+    secret: Option<&PreparedSecret>,
     provider: &mut Provider,
-    sealer: &Sealer,
-    random: &Random,
     faults: &mut Vec<Fault>,
 ) {
+    // A list that is empty stands for the client id, which an added audience does not replace.
+    let before = ProviderSettings {
+        audiences: provider.accepted_audiences().to_vec(),
+        ..provider.settings.clone()
+    };
+    let mut fields = fields.with_whole_lists(&before, faults);
     let was_apple = provider.apple_team_id.is_some();
     let names_method = fields.auth_method.is_some();
     let brings_keys = fields.keys.as_ref().is_some_and(|keys| !keys.is_empty());
@@ -34,7 +54,10 @@ pub(in crate::admin) fn apply(
         fields.embed_token = Some(String::new());
     }
     if let Some(mut claims) = fields.claims.take() {
-        claims.retain(|ours, theirs| !(ours.is_empty() && theirs.is_empty()));
+        let is_removed = |ours: &str, theirs: &str| {
+            theirs.is_empty() && (ours.is_empty() || provider.claims.contains_key(ours))
+        };
+        claims.retain(|ours, theirs| !is_removed(ours, theirs));
         provider.claims = claims;
     }
     fields.apply(&mut provider.settings, faults);
@@ -54,16 +77,14 @@ pub(in crate::admin) fn apply(
     }
     if let Some(secret) = secret {
         if !is_apple {
-            check_secret(faults, "client_secret", &secret);
-        } else if let Err(problem) = SigningKey::from_pem(secret.reveal(), Some(Algorithm::Es256))
-            && !secret.reveal().is_empty()
+            check_secret(faults, "client_secret", &secret.clear);
+        } else if let Err(problem) = SigningKey::from_pem(secret.clear.reveal(), Some(Algorithm::Es256))
+            && secret.sealed.is_some()
         {
             let detail = format!("the secret for Apple is not its private key for ES256: {problem}");
             faults.push(FaultCode::Invalid.at(["client_secret"], detail));
         }
-        let context = Provider::secret_context(&provider.id);
-        let sealed = || sealer.seal_text(&context, secret.reveal(), random);
-        provider.sealed_secret = (!secret.reveal().is_empty()).then(sealed);
+        provider.sealed_secret.clone_from(&secret.sealed);
     }
     if !provider.auth_method.uses_secret() {
         provider.sealed_secret = None;

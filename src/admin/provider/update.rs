@@ -1,8 +1,9 @@
 use serde::{Deserialize, Serialize};
 
-use super::check::{apply, check};
-use super::{KIND, ProviderFields, ProviderView, check_issuer, find, shut_out};
+use super::check::{PreparedSecret, apply, check};
+use super::{KIND, ProviderFields, ProviderView, check_issuer, shut_out};
 use crate::admin::operation::{Done, Effect, Operation};
+use crate::admin::updated::Updated;
 use crate::admin::{Admin, AdminResult, AdminTxError, SecretString, about, all_or_none, not_found};
 use crate::federation::Provider;
 use crate::flow::client_check::stored_exchange_only;
@@ -24,45 +25,39 @@ pub struct UpdateProvider {
 impl Operation for UpdateProvider {
     const NAME: &'static str = "provider update";
     const EFFECT: Effect = Effect::Write;
-    type Output = ProviderView;
+    type Output = Updated<ProviderView>;
 
-    /// Seals the secret before the transaction, which may run twice.
-    async fn run(self, admin: Admin<'_>) -> AdminResult<Done<ProviderView>> {
+    async fn run(self, admin: Admin<'_>) -> AdminResult<Done<Updated<ProviderView>>> {
         let core = admin.core;
-        let now = core.clock.now();
-        let mut changed = find(admin, &self.id).await?;
-        let before = changed.clone();
-        let mut faults = Vec::new();
-        apply(
-            self.fields,
-            self.client_secret,
-            &mut changed,
-            &core.sealer,
-            &core.random,
-            &mut faults,
-        );
-        check(&changed, &mut faults);
-        all_or_none(about(KIND, &self.id, faults).collect())?;
-        changed.updated_at = now;
-        if changed.issuer != before.issuer {
-            changed.incarnation = core.random.uuid_v4();
-        }
-        let view = ProviderView::of(&changed, &core.policy.issuer);
+        let (now, incarnation) = (core.clock.now(), core.random.uuid_v4());
+        let Self {
+            id,
+            client_secret,
+            fields,
+        } = self;
+        let secret = client_secret.map(|secret| PreparedSecret::new(&id, secret, core));
         let write = admin.write_catalog(Self::NAME, move |tx| {
-            match PROVIDERS.get(&*tx, &changed.id)? {
-                None => return Err(not_found(KIND, &changed.id).into()),
-                Some(found) if found != before => {
-                    let detail = format!("provider {} was changed by another command just now", changed.id);
-                    return Err(FaultCode::Conflict.of(KIND, &changed.id, detail).into());
-                }
-                Some(_) => {}
+            let Some(before) = PROVIDERS.get(&*tx, &id)? else {
+                return Err(not_found(KIND, &id).into());
+            };
+            let (mut changed, mut faults) = (before.clone(), Vec::new());
+            apply(fields.clone(), secret.as_ref(), &mut changed, &mut faults);
+            check(&changed, &mut faults);
+            all_or_none(about(KIND, &id, faults).collect())?;
+            changed.updated_at = now;
+            if changed.issuer != before.issuer {
+                changed.incarnation = incarnation;
             }
             check_issuer(&*tx, &changed)?;
             check_clients(&*tx, &changed)?;
-            Ok(PROVIDERS.put(tx, &changed.id, &changed)?)
+            PROVIDERS.put(tx, &id, &changed)?;
+            Ok([before, changed])
         });
-        write.await?;
-        Ok(Done::about(self.id, view))
+        let [before, view] = write
+            .await?
+            .map(|provider| ProviderView::of(&provider, &core.policy.issuer));
+        let updated = Updated::of(&before, view, ProviderFields::FIELDS);
+        Ok(Done::about(updated.id.clone(), updated))
     }
 }
 

@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::admin::operation::{Done, Effect, Operation};
+use crate::admin::updated::Updated;
 use crate::admin::{Admin, AdminResult, named};
 use crate::oauth::{RegisteredScope, ScopeFields, ScopeMetadata};
 
@@ -15,7 +16,7 @@ pub struct UpdateScope {
 impl Operation for UpdateScope {
     const NAME: &'static str = "scope update";
     const EFFECT: Effect = Effect::Write;
-    type Output = RegisteredScope;
+    type Output = Updated<RegisteredScope>;
 
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<Self::Output>> {
         named::update::<Self, ScopeMetadata>(admin, self.name, self.fields).await

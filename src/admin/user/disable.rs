@@ -22,6 +22,7 @@ impl Operation for DisableUser {
             user.enabled = false;
             Ok(())
         };
-        change::<Self>(admin, self.who, disable, |_, _| Ok(())).await
+        let changed = change::<Self>(admin, self.who, disable, |_, _| Ok(())).await?;
+        Ok(changed.view_only())
     }
 }

@@ -21,6 +21,7 @@ impl Operation for EnableUser {
             user.enabled = true;
             Ok(())
         };
-        change::<Self>(admin, self.who, enable, |_, _| Ok(())).await
+        let changed = change::<Self>(admin, self.who, enable, |_, _| Ok(())).await?;
+        Ok(changed.view_only())
     }
 }

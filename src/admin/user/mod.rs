@@ -20,6 +20,7 @@ mod tests;
 mod unlink;
 mod update;
 mod view;
+mod whole_lists;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -43,13 +44,17 @@ pub use self::show::ShowUser;
 pub use self::unlink::UnlinkUser;
 pub use self::update::UpdateUser;
 pub use self::view::UserView;
+use self::whole_lists::with_whole_lists;
 use super::groups::group_ids;
 use super::operation::{Done, Operation};
+use super::updated::Updated;
 use super::{Admin, AdminRefusal, AdminResult, AdminTxError, already_exists, check_text, claim, not_found};
 use crate::flow::factor_wait::record_end;
 use crate::flow::logout_notice;
 use crate::identity::{LoginName, User};
+use crate::oauth::fields::Form;
 use crate::oauth::group::Groups;
+use crate::oauth::list_edits::ListEdits;
 use crate::oauth::{Fault, FaultCode};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
@@ -82,7 +87,13 @@ pub struct UserFields {
     pub claims: Vec<(String, String)>,
     /// The names of the groups that the user is in. An empty name is left out.
     pub groups: Option<Vec<String>>,
+    /// What is added to the groups and claims, and what is removed from them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edits: Option<Box<ListEdits<Self>>>,
 }
+
+/// The lists of a user.
+const LISTS: &[(&str, Form)] = &[("groups", Form::Texts), ("claims", Form::Table)];
 
 /// The user with this UUID or login name.
 pub(super) fn find(snapshot: &dyn Snapshot, who: &str) -> Result<User, AdminTxError> {
@@ -107,6 +118,7 @@ fn apply_fields(user: &mut User, fields: &UserFields, groups: &Groups, faults: &
         }
         (!text.is_empty()).then(|| text.to_owned())
     }
+    let fields = &with_whole_lists(fields.clone(), user, groups, faults);
     // Addresses are set first, since `email_verified` and `phone_number_verified` are about the new ones.
     let is_address = |(name, _): &&(String, String)| matches!(name.as_str(), "email" | "phone_number");
     let (addresses, others): (Vec<_>, Vec<_>) = fields.claims.iter().partition(is_address);
@@ -194,7 +206,7 @@ async fn change<O: Operation>(
     who: String,
     change: impl Fn(&mut User) -> Result<(), AdminRefusal> + Send + 'static,
     more: impl Fn(&mut dyn Tx, Uuid) -> Result<(), StoreError> + Send + 'static,
-) -> AdminResult<Done<UserView>> {
+) -> AdminResult<Done<Updated<UserView>>> {
     let now = admin.core.clock.now();
     let write = admin.write(O::NAME, move |tx| {
         let before = find(&*tx, &who)?;
@@ -203,13 +215,14 @@ async fn change<O: Operation>(
         user.updated_at = now;
         put(tx, Some(&before), &user)?;
         more(tx, user.uuid)?;
-        let ends_wait = before.factors_end_at.is_some() && user.factors_end_at.is_none();
-        Ok((user, ends_wait))
+        Ok([before, user])
     });
-    let (user, ends_wait) = write.await?;
-    if ends_wait {
+    let [before, user] = write.await?;
+    if before.factors_end_at.is_some() && user.factors_end_at.is_none() {
         record_end(user.uuid, "operator");
     }
-    let view = UserView::of(&user, admin.core.catalog().groups(), None);
-    Ok(Done::about(user.uuid, view))
+    let catalog = admin.core.catalog();
+    let [before, view] = [before, user].map(|user| UserView::of(&user, catalog.groups(), None));
+    let updated = Updated::of(&before, view, LISTS);
+    Ok(Done::about(updated.uuid, updated))
 }

@@ -39,7 +39,9 @@ impl Operation for SetPassword {
             }
             Ok(())
         };
-        let mut done = change::<Self>(admin, self.who, change_user, sign_out).await?;
+        let mut done = change::<Self>(admin, self.who, change_user, sign_out)
+            .await?
+            .view_only();
         done.output.password = shown;
         Ok(done)
     }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{KIND, UserFields, UserView, apply_fields, change};
 use crate::admin::operation::{Done, Effect, Operation};
+use crate::admin::updated::Updated;
 use crate::admin::{Admin, AdminResult, about, all_or_none, check_account_id, claim};
 use crate::flow::factor_wait::end_wait;
 use crate::identity::User;
@@ -33,9 +34,9 @@ pub struct UpdateUser {
 impl Operation for UpdateUser {
     const NAME: &'static str = "user update";
     const EFFECT: Effect = Effect::Write;
-    type Output = UserView;
+    type Output = Updated<UserView>;
 
-    async fn run(self, admin: Admin<'_>) -> AdminResult<Done<UserView>> {
+    async fn run(self, admin: Admin<'_>) -> AdminResult<Done<Updated<UserView>>> {
         let who = self.who.clone();
         let groups = Arc::clone(admin.core.catalog().groups());
         let change_user = move |user: &mut User| {

@@ -23,6 +23,7 @@ use self::print::{list, show, warn_after_change, warn_of_refresh, warn_of_scope,
 use self::signing_flags::SigningFields;
 use super::admin_connection::AdminConnector;
 use super::change_summary::ChangeSummary;
+use super::list_flags::{ListFlags, show_updated};
 use super::output::{CliError, Output};
 use super::provider::{file, read_flag, read_logo};
 use super::value_parsers::{
@@ -365,8 +366,11 @@ pub struct Update {
     #[arg(value_name = "ID")]
     pub id: String,
     /// Remove the client's secrets. It then authenticates with its key only
-    #[arg(long, conflicts_with = "max_scope")]
+    #[arg(long, conflicts_with_all = ["max_scope", "add-max_scope"])]
     pub no_secret: bool,
+    /// Single members of lists.
+    #[command(flatten)]
+    pub lists: ListFlags<Fields>,
     /// The changed fields.
     #[command(flatten)]
     pub fields: Fields,
@@ -437,7 +441,10 @@ fn add(add: Add, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Res
 }
 
 fn update(update: Update, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
-    let fields = update.fields.into_fields()?;
+    let fields = ClientFields {
+        edits: update.lists.edits(Fields::into_fields)?,
+        ..update.fields.into_fields()?
+    };
     if fields == ClientFields::default() && !update.no_secret {
         return Err(CliError::Misused(
             "nothing to change: name at least one flag, see idsvc client update --help".to_owned(),
@@ -450,8 +457,9 @@ fn update(update: Update, connector: &AdminConnector<'_>, output: &mut Output<'_
         fields: fields.clone(),
     };
     let mut apis = BTreeSet::new();
-    connector.run(operation, output, |view, output| {
-        show(&view, None, output)?;
+    connector.run(operation, output, |updated, output| {
+        show_updated(&updated, output, |view, output| show(view, None, output))?;
+        let view = updated.view;
         warn_of_scope(&view, output);
         warn_of_refresh(&view, &fields, output);
         apis.clone_from(&view.apis);

@@ -178,7 +178,7 @@ pub(super) fn warn_of_scope(view: &ClientView, output: &mut Output<'_>) {
     };
     if view.grant_types.contains(&GrantType::ClientCredentials) && !is_of_use {
         output.say(&format!(
-            "warning: {id} may act for itself, but all scope values that it may have are about users. To allow a value of an API: idsvc client update {id} --api API --default-scope NAME{flags}"
+            "warning: {id} may act for itself, but all scope values that it may have are about users. To allow a value of an API: idsvc client update {id} --add-api API --default-scope NAME{flags}"
         ));
     }
 }
@@ -196,7 +196,7 @@ pub(super) fn warn_of_refresh(view: &ClientView, given: &ClientFields, output: &
     for (flag, _) in is_given.iter().filter(|(_, is_given)| *is_given) {
         let id = &view.client_id;
         output.say(&format!(
-            "warning: {flag} has no effect, because {id} has no grant refresh_token: name it too, beside the other grants, with idsvc client update {id} --grant"
+            "warning: {flag} has no effect, because {id} has no grant refresh_token: idsvc client update {id} --add-grant refresh_token"
         ));
     }
 }
@@ -241,12 +241,9 @@ pub(super) fn warn_after_change(
     connector: &AdminConnector<'_>,
     output: &mut Output<'_>,
 ) {
-    hint_at_apis(
-        fields.scope.as_deref().unwrap_or_default(),
-        apis,
-        connector,
-        output,
-    );
+    let added = fields.edits.as_ref().and_then(|edits| edits.add.scope.as_deref());
+    let scope = fields.scope.as_deref().or(added).unwrap_or_default();
+    hint_at_apis(scope, apis, connector, output);
     warn_of_new_keys(&fields.signing_algs().collect::<Vec<_>>(), connector, output);
 }
 
@@ -267,7 +264,7 @@ fn hint_at_apis(
         if let Some(value) = scope.iter().find(|value| api.scope.contains(value)) {
             let id = &api.id;
             output.hint(&format!(
-                "The scope {value} belongs to API {id}: --api {id} lets the client name the API in resource."
+                "The scope {value} belongs to API {id}: --add-api {id} lets the client name the API in resource."
             ));
         }
     }

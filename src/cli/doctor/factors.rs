@@ -40,7 +40,8 @@ pub(super) fn examine_tokens(near: &NearTokenLimit) -> Finding {
         "the groups and claims of {users} users take half of a token or more: those of {account_id} up to {bytes} of {} bytes. A client that would get a longer token gets invalid_request",
         token_length::LONGEST
     );
-    let remedy = "take them out of groups with idsvc user update WHO --group, or give clients less scope";
+    let remedy =
+        "take them out of groups with idsvc user update WHO --remove-group GROUP, or give clients less scope";
     Finding::advice("users", "token length", message, remedy.to_owned())
 }
 

@@ -4,7 +4,7 @@ use crate::clock::Timestamp;
 use crate::http::context::RequestContext;
 use crate::identity::User;
 use crate::oauth::redirect_uri::page_host;
-use crate::oauth::{Client, Scope};
+use crate::oauth::{Api, Client, Scope};
 use crate::pages::consent::{ApplicationPages, PageLink, ScopeGroup, ScopeLine};
 use crate::pages::text::PLACE;
 use crate::pages::{Mark, Moment, Person};
@@ -61,14 +61,20 @@ pub(super) fn moment(at: Timestamp, now: Timestamp) -> Moment {
     }
 }
 
-/// What a client may do, as pages show it.
+/// What a client may do, as pages show it. The line for the use of an API is left out beside lines of its scope values.
 pub(super) fn scope_lines(
     context: &RequestContext,
     client: Option<&Client>,
     scope: &Scope,
 ) -> Vec<ScopeLine> {
-    let lines = scope.iter().map(|value| scope_line(context, client, value));
-    lines.collect()
+    let catalog = context.app.core.catalog();
+    let apis = catalog.apis();
+    let is_said_by_values = |value: &str| {
+        let of_api = |api: &Api| scope.iter().any(|other| api.scope.contains(other));
+        apis.named(value).is_some_and(|api| of_api(api))
+    };
+    let shown = scope.iter().filter(|value| !is_said_by_values(value));
+    shown.map(|value| scope_line(context, client, value)).collect()
 }
 
 /// A scope value, or the identifier of an API, as a page shows it. The description is the text of the client, else of
