@@ -61,6 +61,7 @@ const FEDERATION: &str = "/federation/";
 const START: &str = "start";
 const CALLBACK: &str = "callback";
 const LOGO: &str = "logo";
+const OPEN: &str = "/account/open/";
 /// The logos of clients.
 const LOGOS: &str = "/logos/";
 const AUTHORIZATION_SERVER: &str = "/.well-known/oauth-authorization-server";
@@ -261,6 +262,8 @@ routes! {
         ThemeFile(file) format!("{THEMES}{file}"), READ, "theme_file", Anyone;
         /// The logo of a client: its UUID and the version of the logo.
         ClientLogo(file) format!("{LOGOS}{file}"), READ, "client_logo", Anyone;
+        /// The redirect to an application, by the UUID of its client: where its sign-ins begin, or its home page.
+        OpenApplication(client_uuid) format!("{OPEN}{client_uuid}"), FOLLOW, "open_application", User;
         /// The redirect to a provider.
         FederationStart(provider) federation(provider, START), FOLLOW, "federation_start", Provider;
         /// The redirect URI at a provider (OpenID Connect Core section 3.1.2.5).
@@ -284,6 +287,9 @@ impl Route {
         }
         if let Some(file) = path.strip_prefix(LOGOS) {
             return is_plain_file(file).then(|| Self::ClientLogo(file.to_owned()));
+        }
+        if let Some(id) = path.strip_prefix(OPEN) {
+            return is_uuid(id).then(|| Self::OpenApplication(id.to_owned()));
         }
         if let Some(id) = path
             .strip_prefix(REGISTER)
@@ -318,6 +324,7 @@ impl Route {
                 | Self::AccountDevices
                 | Self::AccountApplications
                 | Self::AccountData
+                | Self::OpenApplication(_)
         )
     }
 

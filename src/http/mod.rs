@@ -278,6 +278,7 @@ async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
         | Route::AccountDevices
         | Route::AccountApplications
         | Route::AccountData => screen::account::respond(context, route).await,
+        Route::OpenApplication(client) => screen::open_application::respond(context, client).await,
         Route::ChangePassword => Ok(response::redirect_303(&context.app.path(&Route::AccountPassword))),
         Route::RelatedOrigins => Ok(endpoint::metadata::related_origins(context)),
         Route::Error => Ok(screen::error::respond(context)),

@@ -256,9 +256,12 @@ fields! {
     /// The terms of service, which the consent page links to.
     #[serde(skip_serializing_if = "Option::is_none")]
     tos_uri: Option<String>;
-    /// Where a sign-in at the client begins (OpenID Connect Core 4). The account page links to it.
+    /// Where a sign-in at the client begins (OpenID Connect Core 4). The account page links to it, with `iss`.
     #[serde(skip_serializing_if = "Option::is_none")]
     initiate_login_uri: Option<String>;
+    /// The home page of the application. The account page lists an application that has one, or the address before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    home_uri: Option<String>;
     /// Further origins whose scripts may call the service, besides those of the redirect URIs.
     cors_origins: Vec<String>;
     /// The scope values the client may be granted.

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use minijinja::Value;
 
-use super::account_lines::{ApplicationLine, SessionLine};
+use super::account_lines::{ApplicationLine, LauncherLine, SessionLine};
 use super::account_notice::{AccountNotice, CURRENT_PASSWORD, NEW_PASSWORD};
 use super::account_section::{AccountSection, SectionLink};
 use super::asset::File;
@@ -38,6 +38,8 @@ pub struct Account {
     pub sessions: Vec<SessionLine>,
     /// Whether browsers without a session may be remembered, so that the user can always sign them out.
     pub remembers_browsers: bool,
+    /// The applications that the user may open.
+    pub launcher: Vec<LauncherLine>,
     /// The applications with access to the account.
     pub applications: Vec<ApplicationLine>,
     /// The languages to choose from: tag and own name.
@@ -240,6 +242,14 @@ impl Account {
             }
         };
         html! {
+            @if !self.launcher.is_empty() {
+                section aria-labelledby="launcher" {
+                    h2 #launcher { (text.account_launcher) }
+                    ul.rows {
+                        @for line in &self.launcher { (line.draw(text)) }
+                    }
+                }
+            }
             section aria-labelledby="applications" {
                 h2 #applications { (text.account_applications) }
                 @if self.applications.is_empty() {
@@ -327,6 +337,10 @@ impl Page for Account {
         context.list(
             "sessions",
             self.sessions.iter().map(|line| line.template_fields(text)),
+        );
+        context.list(
+            "launcher",
+            self.launcher.iter().map(LauncherLine::template_fields),
         );
         context.list(
             "applications",

@@ -1,4 +1,4 @@
-//! The rows of the account page: browsers and applications.
+//! The rows of the account page: browsers, applications to open, and applications with access.
 
 use maud::{Markup, html};
 use minijinja::Value;
@@ -22,6 +22,13 @@ pub struct SessionLine {
     pub last_used_at: Moment,
     /// Whether it is the browser that shows the page.
     pub is_current: bool,
+}
+
+/// One application that the user may open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LauncherLine {
+    pub mark: Mark,
+    pub open: PageLink,
 }
 
 /// One application that may act for the user.
@@ -97,6 +104,32 @@ impl SessionLine {
                 button.button.button-quiet.button-small type="submit" name="session" value=(self.id) aria-label=(label) {
                     (text.sign_out)
                 }
+            }
+        }
+    }
+}
+
+impl LauncherLine {
+    pub(super) fn template_fields(&self) -> [(&'static str, Value); 4] {
+        let logo = self.mark.logo.as_deref().unwrap_or_default();
+        [
+            ("name", Value::from(self.mark.name.as_str())),
+            ("logo", Value::from(logo)),
+            ("href", Value::from(self.open.href.as_str())),
+            ("host", Value::from(self.open.host.as_str())),
+        ]
+    }
+
+    pub(super) fn draw(&self, text: &Text<'_>) -> Markup {
+        html! {
+            li {
+                (self.mark.draw())
+                div {
+                    p.row-name { bdi { (self.mark.name) } }
+                    p.note { bdi { (self.open.host) } }
+                }
+                a.button.button-quiet.button-small href=(self.open.href) target="_blank" rel="noopener noreferrer"
+                    aria-label={ (text.account_launch) ": " (self.mark.name) } data-optional { (text.account_launch) }
             }
         }
     }

@@ -1,8 +1,7 @@
 //! The account page in each of its states, for tests and previews.
 
-use super::ScopeLine;
 use super::account::Account;
-use super::account_lines::{ApplicationLine, SessionLine};
+use super::account_lines::{ApplicationLine, LauncherLine, SessionLine};
 use super::account_notice::AccountNotice;
 use super::account_section::{AccountSection, SectionLink};
 use super::consent::{PageLink, ScopeGroup};
@@ -11,6 +10,7 @@ use super::moment::Moment;
 use super::proof::ProofRequest;
 use super::security::{FactorLineKind, Security};
 use super::self_service::SelfService;
+use super::{Mark, ScopeLine};
 
 impl Account {
     /// A section for a user with three sessions and two applications.
@@ -31,6 +31,17 @@ impl Account {
             signed_in_at: moment("2026-11-20T08:15:00Z", 91_200),
             last_used_at: moment("2026-11-21T09:30:00Z", 300),
             is_current,
+        };
+        let launch = |mark: Mark, address: &str| LauncherLine {
+            mark,
+            open: PageLink {
+                href: format!("https://{address}"),
+                host: address.split('/').next().unwrap_or_default().to_owned(),
+            },
+        };
+        let pay = Mark {
+            name: "Acme Payroll".to_owned(),
+            logo: None,
         };
         let application = |id: &str, name: &str, scopes: &[&str]| ApplicationLine {
             id: id.to_owned(),
@@ -64,6 +75,10 @@ impl Account {
                 session("0199e1c0-10b8", Some("Safari (iOS)"), "2001:db8::17", false),
                 session("0199d011-7e02", None, "203.0.113.40", false),
             ],
+            launcher: vec![
+                launch(Mark::sample(), "notes.example/login?iss=https%3A%2F%2Fid.example"),
+                launch(pay, "payroll.example/"),
+            ],
             applications: vec![
                 application("web", "Acme Notes", &["openid", "email", "offline_access"]),
                 application("tv", "Acme Television", &["openid", "profile", "notes.read"]),
@@ -90,6 +105,7 @@ impl Account {
             min_length: None,
             sections: sample.sections.into_iter().filter(is_for_all).collect(),
             sessions: sample.sessions.into_iter().take(1).collect(),
+            launcher: Vec::new(),
             applications: Vec::new(),
             language: Some("de".to_owned()),
             self_service: SelfService::default(),

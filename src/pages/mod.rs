@@ -47,7 +47,7 @@ mod tests;
 use maud::Markup;
 
 pub use self::account::Account;
-pub use self::account_lines::{ApplicationLine, SessionLine};
+pub use self::account_lines::{ApplicationLine, LauncherLine, SessionLine};
 pub use self::account_notice::AccountNotice;
 pub use self::account_section::{AccountSection, SectionLink};
 pub use self::address_form::{AddressForm, AddressProblem, MailPurpose};

@@ -283,6 +283,8 @@ sentences! {
     account_signed_in: Plain, "Before the time of a sign-in.";
     account_last_used: Plain, "Before the time of the last use.";
     account_sign_out_others: Plain, "Button.";
+    account_launcher: Plain, "Heading: the applications that the user may open.";
+    account_launch: Plain, "Link to an application beside its name.";
     account_applications: Plain, "Heading.";
     account_applications_note: Plain, "What can be done with them.";
     account_no_applications: Plain, "In the place of the list.";

@@ -10,6 +10,9 @@ fn all() -> Vec<Route> {
     all.push(Route::ClientLogo(
         "0193b2a4-7a10-7cc0-8000-000000000001.0123456789ab".to_owned(),
     ));
+    all.push(Route::OpenApplication(
+        "0193b2a4-7a10-7cc0-8000-000000000001".to_owned(),
+    ));
     all.push(Route::FederationStart("google".to_owned()));
     all.push(Route::FederationCallback("google".to_owned()));
     all.push(Route::FederationLogo("my-idp-2".to_owned()));

@@ -19,4 +19,8 @@ pub struct LinkFields {
     /// Where a sign-in at the application begins. The account page links to it, with iss
     #[arg(long, value_name = "URL")]
     pub initiate_login_uri: Option<String>,
+    /// The home page of the application. The account page lists the application for people to open: https, or http on a
+    /// loopback address
+    #[arg(long, value_name = "URL")]
+    pub home_uri: Option<String>,
 }

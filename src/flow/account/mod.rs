@@ -12,6 +12,7 @@ pub mod edit_profile;
 pub mod end_sessions;
 pub mod export_data;
 pub mod factors;
+pub mod launcher;
 pub mod passkeys;
 pub mod present_proof;
 pub mod request_email;

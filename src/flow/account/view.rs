@@ -1,10 +1,12 @@
 //! A user opens the account page.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::launcher;
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::catalog::Catalog;
@@ -13,7 +15,7 @@ use crate::flow::login::session;
 use crate::flow::login::session::LiveSession;
 use crate::flow::{Core, Failure, factors};
 use crate::identity::{Factor, Session};
-use crate::oauth::{Scope, consent};
+use crate::oauth::{Client, Scope, consent};
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER};
@@ -25,6 +27,8 @@ pub struct Account {
     pub live: LiveSession,
     /// The user's live sessions, this one first, then the one used last.
     pub sessions: Vec<(Uuid, Session)>,
+    /// The applications that the user may open, by name.
+    pub launcher: Vec<Arc<Client>>,
     /// The applications that may act for the user, by name.
     pub applications: Vec<Application>,
     /// The factors of the user.
@@ -57,6 +61,7 @@ pub async fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Opti
             let factors = factors::of_user(snapshot, live.user.uuid)?;
             let applications = applications(snapshot, &catalog, live.user.uuid, now)?;
             Ok(Some(Box::new(Account {
+                launcher: launcher::applications(&catalog, &live.user),
                 live,
                 sessions,
                 applications,

@@ -122,6 +122,7 @@ pub(super) fn check_links(client: &Client, faults: &mut Vec<Fault>) {
         ("policy_uri", &client.policy_uri),
         ("tos_uri", &client.tos_uri),
         ("initiate_login_uri", &client.initiate_login_uri),
+        ("home_uri", &client.home_uri),
     ] {
         let Some(uri) = uri else { continue };
         if page_host(uri).is_none() || uri.len() > MAX_URI_BYTES {
@@ -130,6 +131,10 @@ pub(super) fn check_links(client: &Client, faults: &mut Vec<Fault>) {
             );
             faults.push(FaultCode::Invalid.at([field], detail));
         }
+    }
+    if client.home_uri.is_some() && client.registered_itself() {
+        let detail = "the account page does not list a client that registered itself: it has chosen its own name. Add a client of your own for it";
+        faults.push(FaultCode::NotAllowed.at(["home_uri"], detail));
     }
     let Some(uri) = &client.initiate_login_uri else {
         return;

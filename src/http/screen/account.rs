@@ -23,10 +23,11 @@ use crate::http::error::{self, HttpError};
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
 use crate::identity::{LoginName, Session};
-use crate::oauth::redirect_uri::with_query;
+use crate::oauth::Client;
 use crate::observe::metrics::RefusalReason;
 use crate::pages::{
-    Account, AccountNotice, AccountSection, ApplicationLine, Locale, SectionLink, Security, SessionLine,
+    Account, AccountNotice, AccountSection, ApplicationLine, LauncherLine, Locale, SectionLink, Security,
+    SessionLine,
 };
 use crate::password::PasswordProblem;
 use crate::route::Route;
@@ -285,6 +286,7 @@ impl AccountRequest<'_> {
         let view::Account {
             live,
             sessions,
+            launcher,
             applications,
             factors,
         } = account;
@@ -320,6 +322,10 @@ impl AccountRequest<'_> {
             sessions: sessions
                 .iter()
                 .map(|(id, session)| session_line(*id, session, *id == live.id, context.now))
+                .collect(),
+            launcher: launcher
+                .iter()
+                .filter_map(|client| launcher_line(context, client))
                 .collect(),
             applications: applications
                 .into_iter()
@@ -363,14 +369,21 @@ fn session_line(id: Uuid, session: &Session, is_current: bool, now: Timestamp) -
     }
 }
 
+fn launcher_line(context: &RequestContext, client: &Client) -> Option<LauncherLine> {
+    let address = client.launch_uri(&context.app.core.policy.issuer)?;
+    Some(LauncherLine {
+        mark: mark(context, client),
+        open: page_link(&address)?,
+    })
+}
+
 fn application_line(context: &RequestContext, application: Application) -> ApplicationLine {
     let catalog = context.app.core.catalog();
     let client = catalog.client(&application.client_id);
     let client = client.as_deref();
-    let login = client.and_then(|client| client.initiate_login_uri.as_ref());
-    let login = login.map(|uri| with_query(uri, &[("iss", &context.app.core.policy.issuer)]));
+    let address = client.and_then(|client| client.launch_uri(&context.app.core.policy.issuer));
     ApplicationLine {
-        open: login.as_deref().and_then(page_link),
+        open: address.as_deref().and_then(page_link),
         scopes: scope_lines(context, client, &application.scope),
         id: application.client_id,
         name: application.name,

@@ -27,6 +27,7 @@ pub mod login;
 pub mod login_context;
 pub mod logout;
 mod no_access;
+pub mod open_application;
 mod open_link;
 mod page_parts;
 mod passkey;
