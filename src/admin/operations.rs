@@ -168,6 +168,8 @@ operations! {
         user::UnlinkUser;
         /// Invites a person to create an account.
         user::InviteUser;
+        /// Takes the open invitation of an address back.
+        user::RevokeInvitations;
         /// Makes a link with which a user chooses a new password.
         user::ResetUser;
         /// The factors of a user.
@@ -240,6 +242,8 @@ operations! {
         client::ListAccess;
         /// Users, in the order in which they were added.
         user::ListUsers;
+        /// The open invitations, the oldest first.
+        user::ListInvitations;
         /// The mails that wait.
         mail::ListMails;
         /// The stored records as entries of a file.

@@ -19,6 +19,7 @@ pub mod health;
 pub mod help;
 pub mod import;
 pub mod init;
+mod invitations;
 pub mod key;
 mod list_flags;
 pub mod mail;

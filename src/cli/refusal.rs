@@ -112,6 +112,7 @@ fn hint_for(fault: &Fault, is_file: bool) -> Option<String> {
             "idsvc client api-key revoke removes those that are not used"
         }
         (FaultCode::NotFound, "session", _) => "idsvc session list WHO shows those of a user",
+        (FaultCode::NotFound, "invitation", _) => "idsvc user invitations shows those that are open",
         (FaultCode::NotFound, "api_key", _) => "idsvc client api-key list ID shows all",
         (FaultCode::NotFound, "registration_token", _) => "idsvc client registration-token list shows all",
         (FaultCode::NotFound, _, ["apis"]) => "idsvc api list shows all",

@@ -10,7 +10,7 @@ use super::list_flags::{ListFlags, show_updated};
 use super::output::{CliError, Output, moment, yes_no};
 use super::password_flags::PasswordFlags;
 use super::value_parsers::{change, warn_of_claims};
-use super::{session, user_access, user_factors, user_link};
+use super::{invitations, session, user_access, user_factors, user_link};
 use crate::admin::scope::ListScopes;
 use crate::admin::user::{
     AddUser, DisableUser, EnableUser, ListUsers, NewPassword, RemoveUser, RemovedUser, SetPassword, ShowUser,
@@ -47,6 +47,11 @@ pub enum Verb {
     Disable(Who),
     /// Invite a person to create an account. The link is sent by mail, or printed if mail.url is not set
     Invite(user_link::Invite),
+    /// Show the open invitations; with --revoke, take one back
+    #[command(
+        after_help = "Examples:\n  idsvc user invitations\n  idsvc user invitations --revoke bob@example.com"
+    )]
+    Invitations(invitations::Invitations),
     /// Show the factors of a user: authenticator apps, passkeys, recovery codes
     Factors(Who),
     /// Show the sessions of a user, those that ended within the last week too, and whether applications were told of the end
@@ -234,6 +239,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Verb::Disable(Who { who }) => {
             connector.run(DisableUser { who }, output, |view, output| show(&view, output))
         }
+        Verb::Invitations(request) => invitations::run(request, connector, output),
         Verb::Invite(invite) => user_link::invite(invite, connector, output),
         Verb::Reset(reset) => user_link::reset(reset, connector, output),
         Verb::Factors(which) => user_factors::list(which.who, connector, output),

@@ -26,8 +26,9 @@ const PAGE_FACTORS: usize = 500;
 /// others copied it.
 const MOST_USERS: usize = 8;
 
-fn half_digest(credential_id: &[u8]) -> Uuid {
-    let digest = digest::digest(&digest::SHA256, credential_id);
+/// The first half of the SHA-256.
+pub(super) fn half_digest(bytes: &[u8]) -> Uuid {
+    let digest = digest::digest(&digest::SHA256, bytes);
     let half = digest.as_ref().first_chunk().copied().unwrap_or_default();
     Uuid::from_bytes(half)
 }

@@ -21,10 +21,12 @@ use super::dry_run::DryRunTx;
 use super::grant_policy::{has_ended, has_lost_provider};
 use super::login::session::{self, forget_code, forget_family};
 use super::logout_notice::{SessionClientKey, is_outdated};
+use super::one_time_link::invitations;
 use super::unused_clients::remove_unused_clients;
 use super::users::remove_user;
 use super::{Core, Failure, device, passkey_index};
 use crate::clock::Timestamp;
+use crate::identity::one_time_link::LinkKey;
 use crate::identity::{AuthenticationMethod, User};
 use crate::oauth::Client;
 use crate::oauth::access_token::hour_of;
@@ -115,6 +117,7 @@ impl Swept {
 pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<Swept, Failure> {
     if matches!(cursor, Cursor::Codes(None)) {
         passkey_index::complete(core).await?;
+        invitations::complete(core).await?;
         remove_unused_clients(core, now).await?;
     }
     let (policy, from) = (core.policy.clone(), cursor.clone());
@@ -205,11 +208,19 @@ impl Sweeper<'_> {
         self.remove_before(LOGIN_RECORDS, first_login)?;
         self.remove_before(REVOKED_TOKENS, (hour, Uuid::nil()))?;
         self.remove_before(USED_ASSERTIONS, (hour, [0; 32]))?;
-        self.remove_before(ONE_TIME_LINKS, (hour, Uuid::nil()))?;
+        self.remove_links((hour, Uuid::nil()))?;
         let removed = device::forget_expired(self.tx, self.page_rows, self.policy, self.now)?;
         self.swept.removed += removed;
         self.swept.more |= removed == self.page_rows;
         Ok(())
+    }
+
+    /// Removes the links before `first_kept`, with the index of those that are invitations.
+    fn remove_links(&mut self, first_kept: LinkKey) -> Result<(), StoreError> {
+        for (key, link) in ONE_TIME_LINKS.scan(&*self.tx, ..first_kept, self.page_rows)? {
+            invitations::forget(self.tx, key, &link)?;
+        }
+        self.remove_before(ONE_TIME_LINKS, first_kept)
     }
 
     /// Removes the rows before `first_kept`.

@@ -11,6 +11,7 @@ use crate::identity::SecondFactor;
 use crate::secret::{Digest, LinkSecret};
 
 /// A link, stored under the hour in which it expires and its time-ordered id. An expired link is removed by that hour.
+/// Until then, the row of a link that has ended says how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OneTimeLink {
     pub digest: Digest<LinkSecret>,
@@ -22,6 +23,21 @@ pub struct OneTimeLink {
     /// The sign-in in which it was requested; none if it was not requested in a browser.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_in: Option<RequestingSignIn>,
+    /// How it ended. Then it has no purpose: earlier releases know only that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<LinkEnd>,
+}
+
+/// How a link ended before it expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkEnd {
+    /// It was used. Of an invitation: its address has got an account by a link.
+    Used,
+    /// The operator has taken the invitation back.
+    Revoked,
+    /// There is a newer invitation for the address.
+    Replaced,
 }
 
 /// The sign-in in which a link was requested. If the link is opened in the same browser, the sign-in continues.
@@ -111,8 +127,8 @@ pub enum LinkPurpose {
         /// The new address.
         to: String,
     },
-    /// Nothing: no user has the address that was typed, or the address of a new account belongs to a user. The row counts
-    /// the codes that are typed.
+    /// Nothing: the link has ended. Or no user has the address that was typed, or the address of a new account belongs to a
+    /// user: then the row counts the codes that are typed.
     Nothing,
 }
 
@@ -183,6 +199,9 @@ pub struct NewAccount {
     /// The client that the person is invited to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
+    /// Who invited the person, as the audit names an administrator. None in invitations of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invited_by: Option<String>,
 }
 
 /// Six digits that replace a link in the browser in which it was requested.
@@ -228,9 +247,33 @@ impl OneTimeLink {
         self.digest == secret && self.is_live(id, now) && self.purpose != LinkPurpose::Nothing
     }
 
+    /// The same link, which has ended. Nothing is left of what it was for.
+    #[must_use]
+    pub fn ended(self, end: LinkEnd) -> Self {
+        Self {
+            purpose: LinkPurpose::Nothing,
+            code: None,
+            requested_in: None,
+            ended: Some(end),
+            ..self
+        }
+    }
+
+    /// The new account, if the link is an invitation that has not ended.
+    pub fn invitation(&self) -> Option<&NewAccount> {
+        match &self.purpose {
+            LinkPurpose::CreateAccount(new) if new.is_invited => Some(new),
+            _ => None,
+        }
+    }
+
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        now >= self.expires_at
+    }
+
     /// Whether it lasts until now. One that was made while the clock was ahead does not count
     /// ([`Timestamp::is_ahead_of`]).
     pub fn is_live(&self, id: Uuid, now: Timestamp) -> bool {
-        now < self.expires_at && !Timestamp::of_id(id).is_ahead_of(now)
+        !self.has_expired(now) && !Timestamp::of_id(id).is_ahead_of(now)
     }
 }

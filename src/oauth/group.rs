@@ -66,7 +66,12 @@ impl Groups {
 
     /// The names of the groups that the user is in. Removed groups are left out.
     pub fn of(&self, user: &User) -> BTreeSet<&str> {
-        let names = user.groups.iter().filter_map(|id| self.names.get(id));
+        self.names(&user.groups)
+    }
+
+    /// The names of these groups. Removed groups are left out.
+    pub fn names(&self, groups: &BTreeSet<Uuid>) -> BTreeSet<&str> {
+        let names = groups.iter().filter_map(|id| self.names.get(id));
         names.map(String::as_str).collect()
     }
 

@@ -386,6 +386,31 @@ events! { 'a
         /// The client that sent the browser.
         client_id: &'a str,
     }
+    /// An administrator invited a person.
+    PersonInvited = "person_invited": info(%invitation, client_id, actor) {
+        /// The id of the invitation, as `user invitations` shows it. The event `administered` of the same command has the address.
+        invitation: Uuid,
+        /// The client that the person is invited to; absent without one.
+        client_id: Option<&'a str>,
+        /// The user of the machine who ran the command, as in `uid 0`.
+        actor: &'a str,
+    }
+    /// An invitation was taken back, or a newer one for the same address replaced it. Its link no longer works.
+    InvitationRevoked = "invitation_revoked": info(%invitation, reason, actor) {
+        /// The id of the invitation.
+        invitation: Uuid,
+        /// `command` if an administrator took it back, `replaced` if there is a newer one.
+        reason: &'a str,
+        /// The user of the machine who ran the command, as in `uid 0`.
+        actor: &'a str,
+    }
+    /// A person created an account by an invitation. The event `account_created` has the same user.
+    InvitationAccepted = "invitation_accepted": info(%user, %invitation) {
+        /// The user.
+        user: Uuid,
+        /// The id of the invitation.
+        invitation: Uuid,
+    }
     /// A signed-in user gave a wrong current password, code or passkey for a change of the account.
     PasswordChangeFailed = "password_change_failed": warn(%user, %from) {
         /// The user.

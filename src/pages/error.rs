@@ -40,8 +40,16 @@ pub enum ErrorKind {
     Stale,
     /// The same, and the browser sent no cookie at all.
     Cookies,
-    /// A link from a mail has expired or was used.
+    /// A link from a mail cannot be used, and no more is known.
     Link,
+    /// A link from a mail was used.
+    LinkUsed,
+    /// A link from a mail has expired.
+    LinkExpired,
+    /// The operator has taken an invitation back.
+    InvitationRevoked,
+    /// A newer invitation has replaced this one.
+    InvitationReplaced,
     /// A link from a mail undoes nothing any more: the account has changed since.
     LinkUndoesNothing,
     /// A link from a mail works only in another browser.
@@ -60,12 +68,16 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, for tests and previews.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::Request,
         Self::NotFound,
         Self::Stale,
         Self::Cookies,
         Self::Link,
+        Self::LinkUsed,
+        Self::LinkExpired,
+        Self::InvitationRevoked,
+        Self::InvitationReplaced,
         Self::LinkUndoesNothing,
         Self::OtherBrowser,
         Self::Elsewhere,
@@ -83,6 +95,10 @@ impl ErrorKind {
             Self::Stale => "stale",
             Self::Cookies => "cookies",
             Self::Link => "link",
+            Self::LinkUsed => "link-used",
+            Self::LinkExpired => "link-expired",
+            Self::InvitationRevoked => "invitation-revoked",
+            Self::InvitationReplaced => "invitation-replaced",
             Self::LinkUndoesNothing => "link-undoes-nothing",
             Self::OtherBrowser => "other-browser",
             Self::Elsewhere => "elsewhere",
@@ -99,7 +115,12 @@ impl ErrorKind {
             Self::NotFound => text.error_not_found,
             Self::Stale => text.error_stale,
             Self::Cookies => text.error_cookies,
-            Self::Link | Self::LinkUndoesNothing => text.error_link,
+            Self::Link
+            | Self::LinkUsed
+            | Self::LinkExpired
+            | Self::InvitationRevoked
+            | Self::InvitationReplaced
+            | Self::LinkUndoesNothing => text.error_link,
             Self::OtherBrowser => text.error_other_browser,
             Self::Elsewhere => text.error_elsewhere,
             Self::ForeignForm => text.error_foreign_form,
@@ -117,6 +138,10 @@ impl ErrorKind {
             Self::Stale => text.error_stale_advice,
             Self::Cookies => text.error_cookies_advice,
             Self::Link => text.error_link_advice,
+            Self::LinkUsed => text.error_link_used,
+            Self::LinkExpired => text.error_link_expired,
+            Self::InvitationRevoked => text.error_invitation_revoked,
+            Self::InvitationReplaced => text.error_invitation_replaced,
             Self::LinkUndoesNothing => text.error_link_undoes_nothing,
             Self::OtherBrowser => text.error_other_browser_advice,
             Self::Elsewhere => text.error_elsewhere_advice,
@@ -140,6 +165,10 @@ impl ErrorKind {
                 | Self::Stale
                 | Self::Cookies
                 | Self::Link
+                | Self::LinkUsed
+                | Self::LinkExpired
+                | Self::InvitationRevoked
+                | Self::InvitationReplaced
                 | Self::LinkUndoesNothing
                 | Self::OtherBrowser
                 | Self::ForeignForm

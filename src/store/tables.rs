@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::engine::TableId;
 use crate::federation::Provider;
+use crate::identity::one_time_link::LinkKey;
 use crate::identity::{Consent, Factor, OneTimeLink, Session, User};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::device::DeviceAuthorization;
@@ -94,6 +95,8 @@ pub const LOGOUT_NOTICES: Table<(u32, Uuid), LogoutNotice> = Table::new(32, "log
 pub const USERS_BY_PASSKEY: Table<(Uuid, Uuid), ()> = Table::new(33, "users_by_passkey").grouped_by_first(16);
 /// The settings and themes of the nodes, by the name of the node.
 pub const NODE_DIGESTS: Table<String, NodeDigests> = Table::new(34, "node_digests");
+/// The open invitations by address: (half of the SHA-256 of the one form of the address, the link).
+pub const INVITATIONS: Table<(Uuid, LinkKey), ()> = Table::new(37, "invitations").grouped_by_first(16);
 
 /// The tables of a backup: all but those of the sign-ins, the device authorizations, the outbox, the links and the nodes.
 /// A browser whose sign-in is unknown begins it again, as a device does. A message that a backup had would be sent twice,
@@ -109,6 +112,7 @@ pub fn backed_up() -> impl Iterator<Item = TableId> {
         ONE_TIME_LINKS.id(),
         LEASES.id(),
         NODE_DIGESTS.id(),
+        INVITATIONS.id(),
     ];
     all().filter(move |table| !left_out.contains(table))
 }
@@ -151,6 +155,7 @@ pub fn all() -> impl Iterator<Item = TableId> {
         LOGOUT_NOTICES.id(),
         USERS_BY_PASSKEY.id(),
         NODE_DIGESTS.id(),
+        INVITATIONS.id(),
     ]
     .into_iter()
 }

@@ -1,14 +1,17 @@
 use serde::{Deserialize, Serialize};
 
 use super::link::drawn;
+use super::revoke_invitations::record_revoked;
 use super::{KIND, LinkView};
 use crate::admin::groups::group_ids;
 use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult, about, all_or_none, already_exists, checked_email};
-use crate::flow::one_time_link::DrawnLink;
+use crate::flow::one_time_link::{DrawnLink, invitations};
 use crate::identity::{LinkPurpose, LoginName, NewAccount, OneTimeLink, SignUp};
 use crate::mail::{Content, Message};
 use crate::oauth::FaultCode;
+use crate::observe::audit;
+use crate::observe::audit::Event;
 use crate::store::login_names;
 
 /// A person to be invited.
@@ -27,7 +30,7 @@ impl Operation for InviteUser {
     const EFFECT: Effect = Effect::Write;
     type Output = LinkView;
 
-    /// The link is sent by mail, or shown if no mail can be sent.
+    /// The link is sent by mail, or shown if no mail can be sent. An earlier invitation of the address becomes void.
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<LinkView>> {
         let (core, catalog) = (admin.core, admin.core.catalog());
         let Self {
@@ -55,6 +58,7 @@ impl Operation for InviteUser {
             is_invited: true,
             groups,
             client_id: client_id.clone(),
+            invited_by: Some(admin.actor.to_string()),
         });
         let expires_at = core.clock.now() + OneTimeLink::INVITATION_LIFETIME;
         let link = DrawnLink::draw(core, purpose, expires_at);
@@ -62,20 +66,28 @@ impl Operation for InviteUser {
         let mail = Message {
             to: to.clone(),
             languages: None,
-            client_id,
+            client_id: client_id.clone(),
             content: content(link.address(&core.policy.issuer)),
         };
         let view = LinkView::of(admin, to, &link, sends_mail.then_some(&mail), expires_at);
         let mail = drawn(admin, sends_mail.then_some(&mail))?;
+        invitations::complete(core).await?;
+        let (invitation, now) = (link.key.1, core.clock.now());
         let write = admin.write(Self::NAME, move |tx| {
             if login_names::owner(&*tx, &name)?.is_some() {
                 return Err(already_exists(KIND, name.as_str()).into());
             }
-            link.put(tx)?;
-            Ok(mail.iter().try_for_each(|mail| mail.put(tx))?)
+            mail.iter().try_for_each(|mail| mail.put(tx))?;
+            Ok(invitations::replace(tx, name.as_str(), &link, now)?)
         });
-        write.await?;
+        let replaced = write.await?;
         core.outbox_filled.notify_one();
+        record_revoked(admin, &replaced, "replaced");
+        audit::record(&Event::PersonInvited {
+            invitation,
+            client_id: client_id.as_deref(),
+            actor: &admin.actor.to_string(),
+        });
         Ok(Done::about(view.account_id.clone(), view))
     }
 }

@@ -133,7 +133,7 @@ pub(super) fn check_links(client: &Client, faults: &mut Vec<Fault>) {
         }
     }
     if client.home_uri.is_some() && client.registered_itself() {
-        let detail = "the account page does not list a client that registered itself: it has chosen its own name. Add a client of your own for it";
+        let detail = "a client that registered itself has chosen its own name, so people cannot open it from the account page";
         faults.push(FaultCode::NotAllowed.at(["home_uri"], detail));
     }
     let Some(uri) = &client.initiate_login_uri else {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::redeem_result::{ChosenPassword, RedeemResult};
-use super::use_up;
+use super::{key_of, use_up};
 use crate::flow::Failure;
 use crate::flow::login::anonymous_upgrade::become_account;
 use crate::flow::login::session::AuthenticationEvent;
@@ -45,10 +45,8 @@ pub(super) async fn create_account(
     let event = AuthenticationEvent::by_password(now);
     let secret = secret.clone();
     let proof = login.transaction.purpose.anonymous();
+    let invitation = key_of(&secret).filter(|_| new.is_invited).map(|(_, id)| id);
     let identify: Identify = Box::new(move |tx| {
-        if use_up(tx, &secret, now)?.is_none() {
-            return Ok(None);
-        }
         let names = user.login_names();
         for name in &names {
             // The account takes over the names of the anonymous user.
@@ -56,6 +54,9 @@ pub(super) async fn create_account(
             if login_names::is_of_another(&*tx, name, present)? {
                 return Ok(None);
             }
+        }
+        if use_up(tx, &secret, now)?.is_none() {
+            return Ok(None);
         }
         let Some(user) = become_account(tx, proof, user.clone(), now)? else {
             return Ok(None);
@@ -70,6 +71,9 @@ pub(super) async fn create_account(
             invited: new.is_invited,
             client_id: login.purpose.audit_name(),
         });
+        if let Some(invitation) = invitation {
+            audit::record(&Event::InvitationAccepted { user, invitation });
+        }
     };
     let started = match start_session(at, event, identify).await? {
         SessionStart::Started(started) => started,

@@ -9,12 +9,14 @@
 //!
 //! To open a link changes nothing, because scanners of mails open every link. In the browser that requested it, the page
 //! continues the sign-in there, which a cookie keeps. In another browser it begins a new one, and a link to sign in is refused. The form of the page
-//! uses the link up ([`redeem`]). Codes are typed only in the requesting browser, five at most. Other causes of mails use the
-//! same two rows: invitations, resets by the operator, and the notices of [`super::notice`].
+//! uses the link up ([`redeem`]). The row stays until the link expires, and says why the link no longer works. Codes are typed only in the requesting browser, five at most. Other causes of mails use the
+//! same two rows: invitations, which are also in an index ([`invitations`]), resets by the operator, and the notices of
+//! [`super::notice`].
 
 pub mod change_email;
 pub mod check_code;
 pub mod create_account;
+pub mod invitations;
 pub mod redeem;
 pub mod redeem_result;
 pub mod request_mail;
@@ -27,7 +29,7 @@ use zeroize::Zeroizing;
 
 use super::Core;
 use crate::clock::Timestamp;
-use crate::identity::one_time_link::{LinkKey, NoticedEvent, RequestingSignIn};
+use crate::identity::one_time_link::{LinkEnd, LinkKey, NoticedEvent, RequestingSignIn};
 use crate::identity::{LinkCode, LinkPurpose, OneTimeLink};
 use crate::oauth::access_token::hour_of;
 use crate::route::Route;
@@ -60,6 +62,7 @@ impl DrawnLink {
                 code: None,
                 expires_at,
                 requested_in: None,
+                ended: None,
             },
             key,
             secret,
@@ -124,28 +127,70 @@ fn key_of(secret: &Secret<LinkSecret>) -> Option<LinkKey> {
     Some((u32::from_be_bytes(*hour), Uuid::from_slice(id).ok()?))
 }
 
+/// What is known of a link by its secret.
+#[derive(Debug)]
+pub enum LinkState {
+    /// It can be used.
+    Usable(Box<OneTimeLink>),
+    Ended(LinkEnd),
+    Expired,
+    /// Nothing more than that it cannot be used.
+    Unknown,
+}
+
+/// Reads what is known of the link with this secret.
+pub fn look_up(
+    snapshot: &dyn Snapshot,
+    secret: &Secret<LinkSecret>,
+    now: Timestamp,
+) -> Result<LinkState, StoreError> {
+    let Some(key) = key_of(secret) else {
+        return Ok(LinkState::Unknown);
+    };
+    let Some(link) = ONE_TIME_LINKS.get(snapshot, &key)? else {
+        // The sweep has removed the links of earlier hours.
+        let is_of_earlier_hour = key.0 < hour_of(now);
+        return Ok(if is_of_earlier_hour {
+            LinkState::Expired
+        } else {
+            LinkState::Unknown
+        });
+    };
+    if link.is_valid(key.1, secret.digest(), now) {
+        return Ok(LinkState::Usable(Box::new(link)));
+    }
+    Ok(match link.ended {
+        _ if link.digest != secret.digest() => LinkState::Unknown,
+        Some(end) => LinkState::Ended(end),
+        None if link.has_expired(now) => LinkState::Expired,
+        None => LinkState::Unknown,
+    })
+}
+
 /// The link with this secret, if it can be used.
 pub fn find(
     snapshot: &dyn Snapshot,
     secret: &Secret<LinkSecret>,
     now: Timestamp,
 ) -> Result<Option<OneTimeLink>, StoreError> {
-    let Some(key) = key_of(secret) else {
-        return Ok(None);
-    };
-    let link = ONE_TIME_LINKS.get(snapshot, &key)?;
-    Ok(link.filter(|link| link.is_valid(key.1, secret.digest(), now)))
+    Ok(match look_up(snapshot, secret, now)? {
+        LinkState::Usable(link) => Some(*link),
+        LinkState::Ended(_) | LinkState::Expired | LinkState::Unknown => None,
+    })
 }
 
-/// Uses a link up. Returns it, if it could be used.
+/// Uses a link up. Returns it, if it could be used. If it creates an account, the invitations of its address are used up too.
 fn use_up(
     tx: &mut dyn Tx,
     secret: &Secret<LinkSecret>,
     now: Timestamp,
 ) -> Result<Option<OneTimeLink>, StoreError> {
     let link = find(&*tx, secret, now)?;
-    if let (Some(_), Some(key)) = (&link, key_of(secret)) {
-        ONE_TIME_LINKS.remove(tx, &key)?;
+    if let (Some(link), Some(key)) = (&link, key_of(secret)) {
+        if let LinkPurpose::CreateAccount(new) = &link.purpose {
+            invitations::end(tx, &new.email, LinkEnd::Used, now)?;
+        }
+        ONE_TIME_LINKS.put(tx, &key, &link.clone().ended(LinkEnd::Used))?;
     }
     Ok(link)
 }

@@ -173,6 +173,7 @@ pub async fn request_account(
         is_invited: false,
         groups: BTreeSet::new(),
         client_id: None,
+        invited_by: None,
     });
     let expires_at = now + OneTimeLink::REQUESTED_LIFETIME;
     if !policy.verify_email {

@@ -41,10 +41,12 @@ pub(super) async fn respond(
             _ => Ok(None),
         })
         .await?;
-    let user = user.ok_or_else(|| match action {
-        LinkAction::Secure => undoes_nothing(context),
-        _ => link_void(context),
-    })?;
+    let Some(user) = user else {
+        return Err(match action {
+            LinkAction::Secure => undoes_nothing(context),
+            _ => link_void(context, &link.secret).await,
+        });
+    };
     let address = match &link.purpose {
         LinkPurpose::ChangeEmail { to, .. } => Some(to.clone()),
         LinkPurpose::SecureAccount {
@@ -61,7 +63,7 @@ pub(super) async fn respond(
             secure_account(core, &link.secret, context.now).await?
         };
         if !is_done {
-            return Err(link_void(context));
+            return Err(link_void(context, &link.secret).await);
         }
     }
     let page = ConfirmLink {
@@ -87,6 +89,6 @@ pub(super) async fn sign_in(
     let browser = context.browser();
     match sign_in_by_link(context.browser_login(&browser, login), secret).await? {
         LinkSignIn::Done(redirect) => Ok(browser_redirect::send(context, redirect)),
-        LinkSignIn::Void => Err(link_void(context)),
+        LinkSignIn::Void => Err(link_void(context, secret).await),
     }
 }

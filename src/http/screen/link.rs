@@ -1,12 +1,11 @@
 //! `GET` and `POST /link`: the page that a link in a mail leads to.
 
-use ::http::header::{HeaderValue, LOCATION};
 use ::http::{Method, StatusCode};
 use zeroize::Zeroizing;
 
 use super::open_link::{OpenLink, form, link_void};
 use super::{address, browser_redirect, confirm_link, csrf, device_cookie, kept_sign_in, login_context};
-use crate::flow::account::begin;
+use crate::flow::account::{begin, launcher};
 use crate::flow::login::destination::Destination;
 use crate::flow::login::transaction::LoginContext;
 use crate::flow::one_time_link::redeem::redeem;
@@ -71,7 +70,7 @@ async fn enter(context: &RequestContext, link: &OpenLink) -> Result<HttpResponse
         return Ok(response::redirect_303(&here));
     }
     if link.is_of_a_page() {
-        return Err(link_void(context));
+        return Err(link_void(context, &link.secret).await);
     }
     if matches!(link.purpose, LinkPurpose::SignIn { .. }) {
         let details = "the link signs in only in the browser in which it was requested";
@@ -80,13 +79,27 @@ async fn enter(context: &RequestContext, link: &OpenLink) -> Result<HttpResponse
     begin_sign_in(context, link).await
 }
 
+/// Where a sign-in ends that begins with this link. A person with a new account goes to the application that the invitation
+/// names, or to the list of applications if there are any. The others go to the account page.
+fn page_after(context: &RequestContext, link: &OpenLink) -> Route {
+    let LinkPurpose::CreateAccount(new) = &link.purpose else {
+        return Route::Account;
+    };
+    let catalog = context.app.core.catalog();
+    match new.client_id.as_ref().and_then(|id| catalog.client(id)) {
+        Some(client) => Route::OpenApplication(client.client_uuid.to_string()),
+        None if launcher::has_entries(&catalog) => Route::AccountApplications,
+        None => Route::Account,
+    }
+}
+
 /// Begins a sign-in for the account page in this browser, in which the link is used, and shows the page in it.
 async fn begin_sign_in(context: &RequestContext, link: &OpenLink) -> Result<HttpResponse, HttpError> {
     let (core, browser) = (&context.app.core, context.browser());
-    let page = Route::Account.path();
+    let page = page_after(context, link).path();
     let begun = begin::sign_in(core, &browser, &page, false, context.now).await?;
     let Destination::SignIn(sealed) = begun.destination else {
-        return Err(link_void(context));
+        return Err(link_void(context, &link.secret).await);
     };
     let mut answer = response::redirect_303(&address::link(context, &sealed, &link.secret));
     if let Some(binding) = begun.binding {
@@ -124,14 +137,7 @@ async fn submit(
     let browser = context.browser();
     let problem = match redeem(context.browser_login(&browser, login), &link.secret, chosen).await {
         Ok(RedeemResult::Done { redirect, user }) => {
-            let is_for_account = matches!(redirect.destination, Destination::Account(_));
             let mut answer = browser_redirect::send(context, redirect);
-            if is_for_account
-                && let Some(application) = invited_to(context, link)
-                && let Ok(href) = HeaderValue::from_str(&application)
-            {
-                answer.headers_mut().insert(LOCATION, href);
-            }
             let name = LoginName::new(&user.account_id);
             cookie::append(&mut answer, device_cookie::issue(context, &name, &user));
             return Ok(answer);
@@ -141,7 +147,7 @@ async fn submit(
         Ok(RedeemResult::Rejected(PasswordProblem::TooLong { .. })) => ChoiceProblem::TooLong,
         Ok(RedeemResult::Rejected(PasswordProblem::Guessable)) => ChoiceProblem::Guessable,
         Ok(RedeemResult::Unchanged) => ChoiceProblem::Same,
-        Ok(RedeemResult::LinkVoid) => return Err(link_void(context)),
+        Ok(RedeemResult::LinkVoid) => return Err(link_void(context, &link.secret).await),
         Ok(RedeemResult::SignInExpired) => return begin_sign_in(context, link).await,
         Err(Failure::Busy) => {
             error::note_refusal(context, RefusalReason::Passwords);
@@ -157,16 +163,6 @@ async fn submit(
     draw_again(problem).await
 }
 
-/// The address of the application that the person was invited to, if it has one.
-fn invited_to(context: &RequestContext, link: &OpenLink) -> Option<String> {
-    let LinkPurpose::CreateAccount(new) = &link.purpose else {
-        return None;
-    };
-    let catalog = context.app.core.catalog();
-    let client = catalog.client(new.client_id.as_ref()?)?;
-    client.home().filter(|_| client.enabled)
-}
-
 async fn draw(
     context: &RequestContext,
     login: &LoginContext,
@@ -178,12 +174,12 @@ async fn draw(
         LinkPurpose::CreateAccount(new) => (new.email.clone(), Some(name.to_owned())),
         LinkPurpose::ResetPassword { user, .. } => match users::find(&context.app.core, *user).await? {
             Some(user) if may_reset(&user, &link.purpose) => (user.account_id, None),
-            _ => return Err(link_void(context)),
+            _ => return Err(link_void(context, &link.secret).await),
         },
         LinkPurpose::SignIn { .. }
         | LinkPurpose::SecureAccount { .. }
         | LinkPurpose::ChangeEmail { .. }
-        | LinkPurpose::Nothing => return Err(link_void(context)),
+        | LinkPurpose::Nothing => return Err(link_void(context, &link.secret).await),
     };
     let rule = &context.app.core.policy.password;
     let page = ChoosePassword {

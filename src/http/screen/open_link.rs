@@ -3,13 +3,14 @@
 use ::http::StatusCode;
 
 use crate::flow::login::transaction::LoginContext;
-use crate::flow::one_time_link::find;
+use crate::flow::one_time_link::{LinkState, look_up};
 use crate::http::context::RequestContext;
 use crate::http::error::HttpError;
 use crate::identity::LinkPurpose;
-use crate::identity::one_time_link::RequestingSignIn;
+use crate::identity::one_time_link::{LinkEnd, RequestingSignIn};
 use crate::pages::ErrorKind;
 use crate::secret::{LinkSecret, Secret};
+use crate::store::StoreError;
 
 /// A link that can be used, and what it is for.
 pub(super) struct OpenLink {
@@ -20,17 +21,17 @@ pub(super) struct OpenLink {
 
 impl OpenLink {
     pub(super) async fn find(context: &RequestContext, token: &str) -> Result<Self, HttpError> {
-        let secret = Secret::<LinkSecret>::parse(token).map_err(|_| link_void(context))?;
-        let store = &context.app.core.store;
-        let link = store
-            .read(|snapshot| find(snapshot, &secret, context.now))
-            .await?;
-        let link = link.ok_or_else(|| link_void(context))?;
-        Ok(Self {
-            secret,
-            purpose: link.purpose,
-            requested_in: link.requested_in,
-        })
+        let Ok(secret) = Secret::<LinkSecret>::parse(token) else {
+            return Err(void_page(context, &LinkState::Unknown));
+        };
+        match state(context, &secret).await? {
+            LinkState::Usable(link) => Ok(Self {
+                secret,
+                purpose: link.purpose,
+                requested_in: link.requested_in,
+            }),
+            state => Err(void_page(context, &state)),
+        }
     }
 
     /// Whether a page of a sign-in leads to it, because the user must choose another password.
@@ -39,11 +40,38 @@ impl OpenLink {
     }
 }
 
-/// The page for a link that cannot be used.
-pub(super) fn link_void(context: &RequestContext) -> HttpError {
-    let details = "the link has expired or was used";
-    let page = context.error_page(StatusCode::BAD_REQUEST, ErrorKind::Link, details);
-    page.into()
+async fn state(context: &RequestContext, secret: &Secret<LinkSecret>) -> Result<LinkState, StoreError> {
+    let store = &context.app.core.store;
+    store
+        .read(|snapshot| look_up(snapshot, secret, context.now))
+        .await
+}
+
+/// The page for a link that cannot be used. It may have ended while its page was open, so it is looked up again.
+pub(super) async fn link_void(context: &RequestContext, secret: &Secret<LinkSecret>) -> HttpError {
+    match state(context, secret).await {
+        Ok(state) => void_page(context, &state),
+        Err(error) => error.into(),
+    }
+}
+
+/// The page that says why a link cannot be used, as far as its holder may know.
+fn void_page(context: &RequestContext, state: &LinkState) -> HttpError {
+    let kind = match state {
+        LinkState::Ended(LinkEnd::Used) => ErrorKind::LinkUsed,
+        LinkState::Ended(LinkEnd::Revoked) => ErrorKind::InvitationRevoked,
+        LinkState::Ended(LinkEnd::Replaced) => ErrorKind::InvitationReplaced,
+        LinkState::Expired => ErrorKind::LinkExpired,
+        LinkState::Usable(_) | LinkState::Unknown => ErrorKind::Link,
+    };
+    let details = match kind {
+        ErrorKind::LinkUsed => "the link was used",
+        ErrorKind::LinkExpired => "the link has expired",
+        ErrorKind::InvitationRevoked => "the invitation was revoked",
+        ErrorKind::InvitationReplaced => "a newer invitation has replaced this one",
+        _ => "the link is unknown, or what it is for is no longer possible",
+    };
+    context.error_page(StatusCode::BAD_REQUEST, kind, details).into()
 }
 
 /// The page for the link of a notice that would undo nothing. The reader of the mail learns that the account has changed, and
