@@ -156,6 +156,8 @@ operations! {
         user::UpdateUser;
         /// Removes a user with everything that belongs to them.
         user::RemoveUser;
+        /// Removes some of the users that a filter has, a hundred at a time.
+        user::RemoveUsers;
         /// Sets or removes the password of a user.
         user::SetPassword;
         /// Enables a user.
@@ -240,10 +242,12 @@ operations! {
         client::ListClients;
         /// The users who may use a client or have used it, in the order in which they were added.
         client::ListAccess;
-        /// Users, in the order in which they were added.
+        /// Users that a filter has, in the order in which they were added.
         user::ListUsers;
         /// The open invitations, the oldest first.
         user::ListInvitations;
+        /// All live sessions, in the order in which they began.
+        session::ListAllSessions;
         /// The mails that wait.
         mail::ListMails;
         /// The stored records as entries of a file.

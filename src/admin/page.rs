@@ -1,7 +1,8 @@
 //! Reads a table in pages, so that a list of any length takes the memory of one page.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 
+use crate::store::engine::Snapshot;
 use crate::store::record::Record;
 use crate::store::table::{Key, Table};
 use crate::store::{Store, StoreError};
@@ -35,24 +36,20 @@ impl<T, K: Key> Page<T, K> {
         store: &Store,
         table: Table<K, R>,
         after: Option<K>,
-        select: impl Fn(R) -> Option<T>,
+        select: impl Fn(&dyn Snapshot, &K, R) -> Result<Option<T>, StoreError>,
     ) -> Result<Self, StoreError> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         store.read_blocking(|snapshot| {
+            let rows = table.scan(snapshot, (from.as_ref(), Bound::Unbounded), PAGE_ROWS)?;
+            let is_full = rows.len() == PAGE_ROWS;
             let mut page = Self {
                 records: Vec::new(),
                 next: None,
             };
-            let mut rows = 0;
-            table.visit(snapshot, (from.as_ref(), Bound::Unbounded), |key, record| {
-                rows += 1;
-                page.records.extend(select(record));
-                if rows < PAGE_ROWS {
-                    return Ok(ControlFlow::Continue(()));
-                }
-                page.next = Some(key);
-                Ok(ControlFlow::Break(()))
-            })?;
+            for (key, record) in rows {
+                page.records.extend(select(snapshot, &key, record)?);
+                page.next = is_full.then_some(key);
+            }
             Ok(page)
         })
     }

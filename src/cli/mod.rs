@@ -50,6 +50,8 @@ pub mod user;
 mod user_access;
 mod user_factors;
 mod user_link;
+mod user_list;
+mod user_remove;
 pub mod value_parsers;
 
 use std::io;

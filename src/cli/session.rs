@@ -3,15 +3,19 @@
 use clap::{ArgGroup, Args, Subcommand};
 use uuid::Uuid;
 
-use super::admin_connection::AdminConnector;
+use super::admin_connection::{AdminConnector, Opening};
 use super::output::{CliError, Output, moment};
-use crate::admin::session::{ListSessions, RevokeSessions, Revoked, SessionView};
+use super::user_list::DEFAULT_LIMIT;
+use crate::admin::session::{ListAllSessions, ListSessions, RevokeSessions, Revoked, SessionView};
 use crate::store::records::LogoutStatus;
 
 /// The verbs of sessions.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Show where a user is signed in
+    /// Show where a user is signed in, or who is signed in
+    #[command(
+        after_help = "Without WHO, it reads the sessions of all users, and shows the live ones in the order in which they began."
+    )]
     List(List),
     /// End a session, or all sessions of a user
     Revoke(Revoke),
@@ -20,9 +24,15 @@ pub enum Verb {
 /// The arguments of `list`.
 #[derive(Debug, Args)]
 pub struct List {
-    /// The user's e-mail address, account identifier or uuid
+    /// The user's e-mail address, account identifier or uuid [default: all users]
     #[arg(value_name = "WHO")]
-    pub who: String,
+    pub who: Option<String>,
+    /// Without WHO, the most sessions to show [default: 500; all with --json]
+    #[arg(long, value_name = "COUNT", conflicts_with = "who", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
+    /// Without WHO, begin after this session
+    #[arg(long, value_name = "SESSION", conflicts_with = "who")]
+    pub after: Option<Uuid>,
 }
 
 /// The arguments of `revoke`.
@@ -50,7 +60,12 @@ fn parse_session(text: &str) -> Result<Uuid, String> {
 
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     match verb {
-        Verb::List(List { who }) => {
+        Verb::List(List {
+            who: None,
+            limit,
+            after,
+        }) => list_all(limit, after, connector, output),
+        Verb::List(List { who: Some(who), .. }) => {
             let list = ListSessions { who, ended: false };
             connector.run(list, output, |views, output| {
                 if output.json {
@@ -94,6 +109,51 @@ fn show_revoked(revoked: Revoked, output: &mut Output<'_>) -> Result<(), CliErro
     output.line(&format!("sessions ended: {}", revoked.revoked_sessions))
 }
 
+/// Shows the sessions of all users. One record at a time is in memory.
+fn list_all(
+    limit: Option<u32>,
+    after: Option<Uuid>,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
+    let limit = match limit {
+        None if output.json => None,
+        limit => Some(limit.unwrap_or(DEFAULT_LIMIT)),
+    };
+    let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let wanted = ListAllSessions {
+        after,
+        // One more than is shown tells whether the list goes on.
+        limit: limit.map(|limit| u64::from(limit) + 1),
+    };
+    let connection = connector.connect(&Opening::Existing, output)?;
+    let mut last = None;
+    let goes_on = connection.take_records(wanted, "list", |records| {
+        let shown = records.by_ref().take(most);
+        let views = shown.inspect(|view| last = view.as_ref().ok().map(|view| view.session).or(last));
+        if output.json {
+            output.array(views)?;
+        } else {
+            let head = ["SESSION", "USER", "SIGNED IN", "BY", "LAST USED", "BROWSER", "ADDRESS"];
+            let row = |view: SessionView| {
+                let [session, facts @ ..] = table_row(&view);
+                let user = view.account_id;
+                [vec![session, user], facts.to_vec()].concat()
+            };
+            output.long_table(&head, views.map(|view| view.map(row)))?;
+        }
+        Ok(records.next().transpose()?.is_some())
+    })?;
+    match last {
+        None => output.hint("nobody is signed in"),
+        Some(last) if goes_on => output.say(&format!(
+            "there are more: add --after {last} to continue, or --limit COUNT to show more at once"
+        )),
+        Some(_) => {}
+    }
+    Ok(())
+}
+
 /// Shows the sessions of a user, those of the last week too, and whether their applications were told of the end.
 pub(super) fn list_with_ended(
     who: String,
@@ -112,30 +172,31 @@ pub(super) fn list_with_ended(
 
 /// Prints the live sessions.
 fn show_sessions(views: &[SessionView], output: &mut Output<'_>) -> Result<(), CliError> {
-    let live = views.iter().filter_map(|view| Some((view, view.last_used_at?)));
+    let live = views.iter().filter(|view| view.last_used_at.is_some());
     output.table(
         &["SESSION", "SIGNED IN", "BY", "LAST USED", "BROWSER", "ADDRESS"],
-        live.map(|(view, last_used_at)| {
-            [
-                view.session.to_string(),
-                moment(view.created_at),
-                view.authority.clone().unwrap_or_default(),
-                moment(last_used_at),
-                view.device.clone().unwrap_or_default(),
-                view.address
-                    .map(|address| address.to_string())
-                    .unwrap_or_default(),
-            ]
-        }),
+        live.map(table_row),
     )
+}
+
+/// A live session in a table: its id, then what is known of it.
+fn table_row(view: &SessionView) -> [String; 6] {
+    let address = view.address.map(|address| address.to_string());
+    [
+        view.session.to_string(),
+        moment(view.created_at),
+        view.authority.clone().unwrap_or_default(),
+        view.last_used_at.map(moment).unwrap_or_default(),
+        view.device.clone().unwrap_or_default(),
+        address.unwrap_or_default(),
+    ]
 }
 
 /// Prints the applications of the sessions, and whether they were told of the end.
 fn show_applications(views: &[SessionView], output: &mut Output<'_>) -> Result<(), CliError> {
     let applications = views.iter().flat_map(|view| {
-        view.applications
-            .iter()
-            .map(|application| (view.session, application))
+        let applications = view.applications.iter().flatten();
+        applications.map(|application| (view.session, application))
     });
     output.table(
         &["SESSION", "APPLICATION", "SIGNED IN", "SESSION ENDED", "TOLD"],

@@ -2,19 +2,18 @@
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use uuid::Uuid;
 
-use super::admin_connection::{AdminConnector, Opening};
+use super::admin_connection::AdminConnector;
 use super::change_summary::ChangeSummary;
 use super::list_flags::{ListFlags, show_updated};
 use super::output::{CliError, Output, moment, yes_no};
 use super::password_flags::PasswordFlags;
 use super::value_parsers::{change, warn_of_claims};
-use super::{invitations, session, user_access, user_factors, user_link};
+use super::{invitations, session, user_access, user_factors, user_link, user_list, user_remove};
 use crate::admin::scope::ListScopes;
 use crate::admin::user::{
-    AddUser, DisableUser, EnableUser, ListUsers, NewPassword, RemoveUser, RemovedUser, SetPassword, ShowUser,
-    UnlinkUser, UpdateUser, UserFields, UserView,
+    AddUser, DisableUser, EnableUser, NewPassword, SetPassword, ShowUser, UnlinkUser, UpdateUser, UserFields,
+    UserView,
 };
 use crate::oauth::token_length;
 
@@ -26,14 +25,20 @@ pub enum Verb {
         after_help = "Examples:\n  idsvc user add alice@example.com --generate-password --email-verified --name 'Alice Example'\n  idsvc user add bob@example.com --password-stdin --claim given_name=Bob <password.txt"
     )]
     Add(Box<Add>),
-    /// Show users in the order in which they were added
-    List(List),
+    /// Show users in the order in which they were added. All conditions have to hold. Reads all users, and the sessions and refresh tokens of those that match
+    #[command(
+        after_help = "Examples:\n  idsvc user list --without-factor --group staff\n  idsvc user list --not-seen 365d --json"
+    )]
+    List(user_list::List),
     /// Show one user
     Show(Who),
     /// Change the named fields of a user. '' removes a value
     Update(Box<Update>),
-    /// Remove a user with their sessions, consents and refresh tokens
-    Remove(Remove),
+    /// Remove a user with their sessions, consents and refresh tokens, or all users for whom the conditions hold
+    #[command(
+        after_help = "With conditions, it lists the users, says how many they are, and asks. It removes a hundred at a time, and leaves out users\nwho have been seen in the meantime. If it is interrupted, run it again.\n\nExamples:\n  idsvc user remove alice@example.com\n  idsvc user remove --never-signed-in --not-seen 365d"
+    )]
+    Remove(user_remove::Remove),
     /// Set or remove a user's password. Without a terminal, one of the password flags is needed
     SetPassword(Set),
     /// Import users from another system, with their password hashes. All lines are checked first
@@ -74,17 +79,6 @@ pub struct Who {
     pub who: String,
 }
 
-/// The flags of `remove`.
-#[derive(Debug, Args)]
-pub struct Remove {
-    /// The user's e-mail address, account identifier or uuid
-    #[arg(value_name = "WHO")]
-    pub who: String,
-    /// Do not ask
-    #[arg(long)]
-    pub yes: bool,
-}
-
 /// The flags of `unlink`.
 #[derive(Debug, Args)]
 pub struct Unlink {
@@ -97,32 +91,6 @@ pub struct Unlink {
     /// Do not ask
     #[arg(long)]
     pub yes: bool,
-}
-
-/// The flags of `list`.
-#[derive(Debug, Args)]
-pub struct List {
-    /// Show only users whose name, address, telephone number, account identifier or uuid contains this, in any case
-    #[arg(long, value_name = "TEXT")]
-    pub search: Option<String>,
-    /// Show only users that are disabled
-    #[arg(long)]
-    pub disabled: bool,
-    /// Show only anonymous users
-    #[arg(long)]
-    pub anonymous: bool,
-    /// Show only users who were created by this provider or are linked to it
-    #[arg(long, value_name = "PROVIDER")]
-    pub provider: Option<String>,
-    /// Show only users in this group
-    #[arg(long, value_name = "GROUP")]
-    pub group: Option<String>,
-    /// The most users to show [default: 500; all with --json]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
-    pub limit: Option<u32>,
-    /// Begin after the user with this uuid
-    #[arg(long, value_name = "UUID")]
-    pub after: Option<Uuid>,
 }
 
 /// The common flags of `add` and `update`, with the names of the fields in [`UserFields`].
@@ -219,18 +187,15 @@ pub struct Set {
     pub keep_sessions: bool,
 }
 
-/// The most users that are listed as text without `--limit`.
-const DEFAULT_LIMIT: u32 = 500;
-
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     match verb {
         Verb::Add(add) => self::add(*add, connector, output),
-        Verb::List(request) => list(request, connector, output),
+        Verb::List(request) => user_list::list(request, connector, output),
         Verb::Show(Who { who }) => {
             connector.run(ShowUser { who }, output, |view, output| show(&view, output))
         }
         Verb::Update(update) => self::update(*update, connector, output),
-        Verb::Remove(remove) => self::remove(remove, connector, output),
+        Verb::Remove(remove) => user_remove::remove(remove, connector, output),
         Verb::SetPassword(set) => set_password(set, connector, output),
         Verb::Import(request) => super::import::run(&request, connector, output),
         Verb::Enable(Who { who }) => {
@@ -337,24 +302,6 @@ fn password_summary(password: &NewPassword, done: String, who: &str) -> ChangeSu
     }
 }
 
-fn remove(remove: Remove, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
-    let Remove { who, yes } = remove;
-    let question = format!("Remove user {who} with their sessions, consents and refresh tokens?");
-    output.confirm(&question, yes)?;
-    connector.run(RemoveUser { who }, output, |removed, output| {
-        let RemovedUser { uuid, account_id } = removed;
-        if output.json {
-            let document = serde_json::json!({ "uuid": uuid, "account_id": account_id, "removed": true });
-            return output.document(&document);
-        }
-        output.line(&format!("user {account_id} is removed"))?;
-        output.hint(&format!(
-            "Traces stay in backups, and in the database until idsvc compact: see idsvc help erase-a-person.\nEvents name the user as {uuid}."
-        ));
-        Ok(())
-    })
-}
-
 /// Warns of claims that no scope releases, and of a telephone number that applications may not take. An empty value removes
 /// a claim.
 fn warn_of_unreleased(fields: &UserFields, connector: &AdminConnector<'_>, output: &mut Output<'_>) {
@@ -379,69 +326,6 @@ fn is_e164(number: &str) -> bool {
     let number = number.split_once(";ext=").map_or(number, |(number, _)| number);
     let digits = number.strip_prefix('+').unwrap_or_default();
     (7..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// Runs `user list`. One record at a time is in memory.
-fn list(request: List, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
-    let limit = match request.limit {
-        None if output.json => None,
-        limit => Some(limit.unwrap_or(DEFAULT_LIMIT)),
-    };
-    let wanted = ListUsers {
-        search: request.search,
-        disabled: request.disabled,
-        anonymous: request.anonymous,
-        provider: request.provider,
-        group: request.group,
-        after: request.after,
-        // One more than is shown tells whether the list goes on.
-        limit: limit.map(|limit| u64::from(limit) + 1),
-    };
-    let is_of_all = wanted
-        == ListUsers {
-            limit: wanted.limit,
-            ..ListUsers::default()
-        };
-    let most = limit
-        .and_then(|limit| usize::try_from(limit).ok())
-        .unwrap_or(usize::MAX);
-    let is_of_group = wanted.group.is_some();
-    let connection = connector.connect(&Opening::Existing, output)?;
-    let mut last = None;
-    let goes_on = connection.take_records(wanted, "list", |records| {
-        let shown = records.by_ref().take(most);
-        let views = shown.inspect(|view| last = view.as_ref().ok().map(|view| view.uuid).or(last));
-        if output.json {
-            output.array(views)?;
-        } else {
-            let rows = views.map(|view| view.map(table_row));
-            output.long_table(&["ACCOUNT", "E-MAIL", "NAME", "TYPE", "ENABLED", "UUID"], rows)?;
-        }
-        Ok(records.next().transpose()?.is_some())
-    })?;
-    match last {
-        None if is_of_all => output.hint("no user yet: idsvc user add EMAIL"),
-        None if is_of_group => output.hint("no user matches: idsvc group list shows the groups"),
-        None => output.hint("no user matches"),
-        Some(last) if goes_on => output.say(&format!(
-            "there are more: add --after {last} to continue, or --limit COUNT to show more at once"
-        )),
-        Some(_) => {}
-    }
-    Ok(())
-}
-
-fn table_row(view: UserView) -> [String; 6] {
-    let name = view.claims.get("name").and_then(|name| name.as_str());
-    let name = name.unwrap_or_default().to_owned();
-    [
-        view.account_id,
-        view.email.unwrap_or_default(),
-        name,
-        view.user_type,
-        yes_no(view.enabled),
-        view.uuid.to_string(),
-    ]
 }
 
 fn show(view: &UserView, output: &mut Output<'_>) -> Result<(), CliError> {
@@ -481,6 +365,8 @@ fn show(view: &UserView, output: &mut Output<'_>) -> Result<(), CliError> {
         ),
         ("source", view.source.clone()),
         ("enabled", yes_no(view.enabled)),
+        ("last_sign_in", view.last_sign_in.clone().unwrap_or_default()),
+        ("last_used", view.last_used.clone().unwrap_or_default()),
         ("created_at", moment(view.created_at)),
         ("updated_at", moment(view.updated_at)),
     ];

@@ -44,6 +44,7 @@ pub mod totp_setup;
 pub mod unknown_scopes;
 mod unused_clients;
 pub mod upstream_token;
+pub mod user_activity;
 pub mod users;
 mod verified_passkey;
 

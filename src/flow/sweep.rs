@@ -40,7 +40,7 @@ use crate::store::record::Record;
 use crate::store::table::{Key, Table};
 use crate::store::tables::{
     CLIENTS, CODES, CONSENTS, FAMILIES, FAMILIES_BY_OWNER, LOGIN_RECORDS, ONE_TIME_LINKS, REVOKED_TOKENS,
-    SESSION_CLIENTS, SESSIONS, SESSIONS_BY_USER, USED_ASSERTIONS, USERS,
+    SESSION_CLIENTS, SESSIONS, USED_ASSERTIONS, USERS,
 };
 
 /// The most rows of a table that are read in one page.
@@ -362,8 +362,7 @@ impl Sweeper<'_> {
             }
             let is_over = session.is_over(lifetimes, self.now);
             if is_over && FAMILIES_BY_OWNER.scan_prefix(&*self.tx, &id, 1)?.is_empty() {
-                SESSIONS.remove(self.tx, &id)?;
-                SESSIONS_BY_USER.remove(self.tx, &(session.user, id))?;
+                session::forget(self.tx, id, &session)?;
                 self.count(true);
                 continue;
             }

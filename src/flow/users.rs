@@ -22,12 +22,12 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{
-    CONSENTS, FAILED_PASSWORDS, FAMILIES, FAMILIES_BY_OWNER, USERS, USERS_BY_IDENTITY,
+    CONSENTS, FAILED_PASSWORDS, FAMILIES, FAMILIES_BY_OWNER, USER_ACTIVITY, USERS, USERS_BY_IDENTITY,
 };
 use crate::store::{StoreError, login_names};
 
 /// Removes a user with everything that belongs to them: names, identities, sessions, consents, refresh families,
-/// factors, the count of wrong passwords. Logout notices stay until they are sent.
+/// factors, the count of wrong passwords, the days of the last sign-in and use. Logout notices stay until they are sent.
 pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), StoreError> {
     end_sessions_and_families(tx, user.uuid, now)?;
     for (key, ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
@@ -44,6 +44,7 @@ pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), S
     factors::remove_all(tx, user.uuid)?;
     logout_notice::forget_user(tx, user.uuid)?;
     FAILED_PASSWORDS.remove(tx, &user.uuid)?;
+    USER_ACTIVITY.remove(tx, &user.uuid)?;
     USERS.remove(tx, &user.uuid).map(|_| ())
 }
 

@@ -81,6 +81,10 @@ pub struct User {
     /// Whether the user must choose another password at the next sign-in with the present one.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub must_change_password: bool,
+    /// Whether every sign-in of the user was recorded. An earlier release recorded none. The name is short, because all
+    /// rows have it.
+    #[serde(default, rename = "seen", skip_serializing_if = "Not::not")]
+    pub sign_ins_are_known: bool,
     /// Whether the user may sign in and get tokens.
     pub enabled: bool,
     /// When the record was made.
@@ -242,6 +246,7 @@ impl User {
             devices_forgotten_at: None,
             unproven_holder: false,
             must_change_password: false,
+            sign_ins_are_known: true,
             enabled: true,
             created_at: now,
             updated_at: now,

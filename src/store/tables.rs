@@ -17,7 +17,7 @@ use crate::oauth::registration::StoredInitialAccessToken;
 use crate::oauth::{Api, Client, Group, RegisteredScope};
 use crate::store::records::{
     ApiKeyUse, FailedPasswords, Lease, LogoutNotice, NodeDigests, OutboxEntry, RefreshKeyRecord,
-    SessionClient, SigningKeyRecord,
+    SessionClient, SigningKeyRecord, UserActivity,
 };
 use crate::store::schema::META;
 use crate::store::table::Table;
@@ -95,6 +95,8 @@ pub const LOGOUT_NOTICES: Table<(u32, Uuid), LogoutNotice> = Table::new(32, "log
 pub const USERS_BY_PASSKEY: Table<(Uuid, Uuid), ()> = Table::new(33, "users_by_passkey").grouped_by_first(16);
 /// The settings and themes of the nodes, by the name of the node.
 pub const NODE_DIGESTS: Table<String, NodeDigests> = Table::new(34, "node_digests");
+/// When users were last seen, by UUID, as far as neither a session nor a refresh family says so.
+pub const USER_ACTIVITY: Table<Uuid, UserActivity> = Table::new(35, "user_activity");
 /// The open invitations by address: (half of the SHA-256 of the one form of the address, the link).
 pub const INVITATIONS: Table<(Uuid, LinkKey), ()> = Table::new(37, "invitations").grouped_by_first(16);
 
@@ -155,6 +157,7 @@ pub fn all() -> impl Iterator<Item = TableId> {
         LOGOUT_NOTICES.id(),
         USERS_BY_PASSKEY.id(),
         NODE_DIGESTS.id(),
+        USER_ACTIVITY.id(),
         INVITATIONS.id(),
     ]
     .into_iter()

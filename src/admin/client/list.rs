@@ -28,7 +28,8 @@ impl RecordStream for ListClients {
 
 pub fn page(admin: Admin<'_>, after: Option<String>) -> Result<Page<ClientView, String>, StoreError> {
     let now = admin.core.clock.now();
-    Page::read(&admin.core.store, CLIENTS, after, |client| {
-        Some(ClientView::of(&client, &admin.core.policy.issuer, None, now))
+    Page::read(&admin.core.store, CLIENTS, after, |_, _, client| {
+        let view = ClientView::of(&client, &admin.core.policy.issuer, None, now);
+        Ok(Some(view))
     })
 }

@@ -9,6 +9,7 @@ use crate::admin::user::find;
 use crate::admin::{Admin, AdminResult};
 use crate::clock::Timestamp;
 use crate::flow::login::session;
+use crate::identity::Session;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::records::LogoutStatus;
@@ -29,6 +30,8 @@ pub struct SessionView {
     pub session: Uuid,
     /// The user who is signed in.
     pub user: Uuid,
+    /// The account identifier of the user.
+    pub account_id: String,
     /// When the user last authenticated. `None` if the provider did not say.
     pub auth_time: Option<Timestamp>,
     /// The method: `credential`, or the provider. `None` after the end of the session.
@@ -41,8 +44,27 @@ pub struct SessionView {
     pub device: Option<String>,
     /// The address of the last sign-in.
     pub address: Option<IpAddr>,
-    /// The applications that are told of the end of the session.
-    pub applications: Vec<SessionApplication>,
+    /// The applications that are told of the end of the session. Left out in the list of all sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applications: Option<Vec<SessionApplication>>,
+}
+
+impl SessionView {
+    /// A live session of this user.
+    pub(super) fn of(id: Uuid, session: &Session, account_id: String) -> Self {
+        Self {
+            session: id,
+            user: session.user,
+            account_id,
+            auth_time: session.auth_time,
+            authority: Some(session.factor.authority().to_owned()),
+            created_at: session.created_at,
+            last_used_at: Some(session.last_used_at),
+            device: session.device.name(),
+            address: session.device.address,
+            applications: None,
+        }
+    }
 }
 
 /// An application that a session has signed in, and that has a back-channel logout URI.
@@ -71,28 +93,22 @@ impl Operation for ListSessions {
             let live: Vec<_> = live
                 .into_iter()
                 .map(|(id, session)| SessionView {
-                    session: id,
-                    user: session.user,
-                    auth_time: session.auth_time,
-                    authority: Some(session.factor.authority().to_owned()),
-                    created_at: session.created_at,
-                    last_used_at: Some(session.last_used_at),
-                    device: session.device.name(),
-                    address: session.device.address,
-                    applications: applications.remove(&id).unwrap_or_default(),
+                    applications: Some(applications.remove(&id).unwrap_or_default()),
+                    ..SessionView::of(id, &session, user.account_id.clone())
                 })
                 .collect();
             let ended = applications.into_iter().filter(|_| self.ended);
             let ended = ended.map(|(id, applications)| SessionView {
                 session: id,
                 user: user.uuid,
+                account_id: user.account_id.clone(),
                 auth_time: None,
                 authority: None,
                 created_at: Timestamp::of_id(id),
                 last_used_at: None,
                 device: None,
                 address: None,
-                applications,
+                applications: Some(applications),
             });
             Ok(ended.chain(live).collect())
         });

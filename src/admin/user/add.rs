@@ -8,6 +8,7 @@ use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult, checked_email};
 use crate::identity::User;
 use crate::oauth::FaultCode;
+use crate::store::records::UserActivity;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddUser {
@@ -40,7 +41,7 @@ impl Operation for AddUser {
         apply_fields(&mut user, &self.fields, &groups, &mut faults);
         let (hash, shown) = hash(admin, &user, self.password, faults).await?;
         user.password = hash;
-        let view = UserView::of(&user, &groups, shown);
+        let view = UserView::of(&user, &groups, shown, UserActivity::default());
         admin.write(Self::NAME, move |tx| put(tx, None, &user)).await?;
         Ok(Done::about(uuid, view))
     }

@@ -6,83 +6,31 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::UserView;
+use super::{UserFilter, UserView};
 use crate::admin::Admin;
 use crate::admin::operation::Done;
 use crate::admin::page::Page;
 use crate::admin::stream::{RecordStream, StreamError, StreamOperation, write_pages};
-use crate::identity::User;
-use crate::oauth::group::Groups;
 use crate::store::StoreError;
 use crate::store::tables::USERS;
-use crate::text;
 
-/// Which users a list has. By default it has all of them.
+/// A request for the users that a filter has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListUsers {
-    /// A text that a name, an address, the account identifier or the uuid contains, in the form in which names are
-    /// compared.
-    pub search: Option<String>,
-    pub disabled: bool,
-    pub anonymous: bool,
-    /// The id of the provider that created the user or has an account linked to the user.
-    pub provider: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub group: Option<String>,
+    pub filter: UserFilter,
     /// The user after whom the list begins.
     pub after: Option<Uuid>,
     /// The most users of the list.
     pub limit: Option<u64>,
 }
 
-/// The forms of a searched text.
-struct Search {
-    readable: String,
-    /// With A-labels in the domain of an address.
-    address: String,
-}
-
-impl Search {
-    fn of(text: &str) -> Self {
-        Self {
-            readable: text::caseless(text),
-            address: text::caseless_address(text),
-        }
-    }
-
-    /// Whether the name contains the text. A domain is found by each of its two spellings.
-    fn is_in(&self, name: &str) -> bool {
-        text::caseless(&text::readable_address(name)).contains(&self.readable)
-            || text::caseless_address(name).contains(&self.address)
-    }
-}
-
-impl ListUsers {
-    /// Whether the list has this user.
-    fn has(&self, user: &User, groups: &Groups, search: Option<&Search>) -> bool {
-        let is_of = |provider: &String| {
-            let mut linked = user.identities.iter().map(|identity| &identity.provider);
-            user.source == *provider || linked.any(|linked| linked == provider)
-        };
-        let is_found = |search: &Search| {
-            let mut names = user.names_and_addresses();
-            names.any(|name| search.is_in(name)) || user.uuid.to_string().contains(&search.readable)
-        };
-        (!self.disabled || !user.enabled)
-            && (!self.anonymous || user.is_anonymous())
-            && self.provider.as_ref().is_none_or(is_of)
-            && self
-                .group
-                .as_ref()
-                .is_none_or(|name| groups.id_of(name).is_some_and(|id| user.groups.contains(&id)))
-            && search.is_none_or(is_found)
-    }
-}
-
 impl StreamOperation for ListUsers {
     const NAME: &'static str = "user list";
 
+    /// Reads all users in pages of a hundred. Of those whose records match, it reads the day of the last use, the
+    /// sessions and the refresh families too, and for a filter about factors the factors. Each page is a short read, so no
+    /// sign-in waits.
     fn write(mut self, admin: Admin<'_>, sink: &mut dyn Write) -> Result<Done<()>, StreamError> {
         let limit = self.limit.unwrap_or(u64::MAX);
         write_pages(self.after, limit, sink, |after| {
@@ -99,12 +47,11 @@ impl RecordStream for ListUsers {
 /// The first page of the list, in the order in which the users were added. The next one is that of a list that begins
 /// after it.
 pub fn page(admin: Admin<'_>, request: &ListUsers) -> Result<Page<UserView, Uuid>, StoreError> {
-    let search = request.search.as_deref().map(Search::of);
     let groups = Arc::clone(admin.core.catalog().groups());
-    Page::read(&admin.core.store, USERS, request.after, |user| {
-        request
-            .has(&user, &groups, search.as_ref())
-            .then(|| UserView::of(&user, &groups, None))
+    let matcher = request.filter.matcher(&groups, admin.core.clock.now());
+    Page::read(&admin.core.store, USERS, request.after, |snapshot, _, user| {
+        let activity = matcher.activity_if_matching(snapshot, &user)?;
+        Ok(activity.map(|activity| UserView::of(&user, &groups, None, activity)))
     })
 }
 
@@ -114,7 +61,7 @@ mod tests {
     use crate::admin::tests::{admin, core};
     use crate::clock::Timestamp;
     use crate::flow::Core;
-    use crate::identity::LinkedIdentity;
+    use crate::identity::{LinkedIdentity, User};
 
     /// The uuid of the user with this number. Users are listed by number.
     fn uuid(number: u32) -> Uuid {
@@ -144,6 +91,13 @@ mod tests {
         let numbers = page.records.iter().map(|user| user.uuid.as_u128() >> 64);
         request.after = page.next;
         (numbers.collect(), page.next.map(|_| request))
+    }
+
+    fn of(filter: UserFilter) -> ListUsers {
+        ListUsers {
+            filter,
+            ..ListUsers::default()
+        }
     }
 
     fn all_numbers(core: &Core, request: ListUsers) -> Vec<u128> {
@@ -187,10 +141,10 @@ mod tests {
             let search = Some(text.to_owned());
             all_numbers(
                 &core,
-                ListUsers {
+                of(UserFilter {
                     search,
-                    ..all.clone()
-                },
+                    ..UserFilter::default()
+                }),
             )
         };
         assert_eq!(search("U12@EXAMPLE"), [12]);
@@ -218,35 +172,36 @@ mod tests {
         assert_eq!(search("").len(), 253);
         let (disabled, anonymous) = (true, true);
         let (provider, after) = (Some("corp".to_owned()), Some(uuid(251)));
+        let every = UserFilter::default();
         for (request, expected) in [
-            (ListUsers { after, ..all.clone() }, vec![252]),
+            (ListUsers { after, ..all }, vec![252]),
             (
-                ListUsers {
+                of(UserFilter {
                     disabled,
-                    ..all.clone()
-                },
+                    ..every.clone()
+                }),
                 vec![7],
             ),
             (
-                ListUsers {
+                of(UserFilter {
                     anonymous,
-                    ..all.clone()
-                },
+                    ..every.clone()
+                }),
                 vec![250],
             ),
             (
-                ListUsers {
+                of(UserFilter {
                     provider: provider.clone(),
-                    ..all.clone()
-                },
+                    ..every.clone()
+                }),
                 vec![251, 252],
             ),
             (
-                ListUsers {
+                of(UserFilter {
                     disabled,
                     provider,
-                    ..all
-                },
+                    ..every
+                }),
                 vec![],
             ),
         ] {

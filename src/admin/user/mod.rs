@@ -5,6 +5,7 @@ mod add;
 mod disable;
 mod enable;
 mod factors;
+mod filter;
 mod invite;
 mod link;
 mod list;
@@ -12,6 +13,7 @@ mod list_invitations;
 mod lock;
 mod password;
 mod remove;
+mod remove_many;
 mod reset;
 mod reset_factors;
 mod revoke_invitations;
@@ -32,6 +34,7 @@ pub use self::add::AddUser;
 pub use self::disable::DisableUser;
 pub use self::enable::EnableUser;
 pub use self::factors::{FactorView, ListFactors, UserFactors};
+pub use self::filter::UserFilter;
 pub use self::invite::InviteUser;
 pub use self::link::LinkView;
 pub use self::list::{ListUsers, page};
@@ -40,6 +43,7 @@ pub use self::lock::{LockUser, LockedUser};
 pub use self::password::NewPassword;
 pub(super) use self::password::check_chosen;
 pub use self::remove::{RemoveUser, RemovedUser};
+pub use self::remove_many::{RemoveUsers, RemovedUsers};
 pub use self::reset::ResetUser;
 pub use self::reset_factors::ResetFactors;
 pub use self::revoke_invitations::{RevokeInvitations, RevokedInvitations};
@@ -54,7 +58,7 @@ use super::operation::{Done, Operation};
 use super::updated::Updated;
 use super::{Admin, AdminRefusal, AdminResult, AdminTxError, already_exists, check_text, claim, not_found};
 use crate::flow::factor_wait::record_end;
-use crate::flow::logout_notice;
+use crate::flow::{logout_notice, user_activity};
 use crate::identity::{LoginName, User};
 use crate::oauth::fields::Form;
 use crate::oauth::group::Groups;
@@ -219,14 +223,15 @@ async fn change<O: Operation>(
         user.updated_at = now;
         put(tx, Some(&before), &user)?;
         more(tx, user.uuid)?;
-        Ok([before, user])
+        let activity = user_activity::of_user(&*tx, user.uuid)?;
+        Ok(([before, user], activity))
     });
-    let [before, user] = write.await?;
+    let ([before, user], activity) = write.await?;
     if before.factors_end_at.is_some() && user.factors_end_at.is_none() {
         record_end(user.uuid, "operator");
     }
     let catalog = admin.core.catalog();
-    let [before, view] = [before, user].map(|user| UserView::of(&user, catalog.groups(), None));
+    let [before, view] = [before, user].map(|user| UserView::of(&user, catalog.groups(), None, activity));
     let updated = Updated::of(&before, view, LISTS);
     Ok(Done::about(updated.uuid, updated))
 }

@@ -6,6 +6,7 @@ use super::{KIND, UserView, find, put};
 use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult, provider};
 use crate::flow::login::session;
+use crate::flow::user_activity;
 use crate::identity::LinkedIdentity;
 use crate::oauth::FaultCode;
 use crate::observe::audit;
@@ -55,15 +56,16 @@ impl Operation for UnlinkUser {
                 USERS_BY_IDENTITY.remove(tx, &(identity.issuer, identity.subject))?;
             }
             session::end_federated(tx, user.uuid, &providers, now)?;
-            Ok(user)
+            let activity = user_activity::of_user(&*tx, user.uuid)?;
+            Ok((user, activity))
         });
-        let user = write.await?;
+        let (user, activity) = write.await?;
         audit::record(&Event::Unlinked {
             subject: user.uuid,
             actor: &admin.actor.to_string(),
             provider: &provider,
         });
-        let view = UserView::of(&user, admin.core.catalog().groups(), None);
+        let view = UserView::of(&user, admin.core.catalog().groups(), None, activity);
         Ok(Done::unrecorded(view))
     }
 }

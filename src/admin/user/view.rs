@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 use crate::flow::account::view::Application;
 use crate::identity::{LinkedIdentity, User};
 use crate::oauth::group::Groups;
-use crate::store::records::FailedPasswords;
+use crate::store::records::{FailedPasswords, UserActivity};
 
 /// A user as it is shown: without the hash of the password.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,6 +65,12 @@ pub struct UserView {
     pub factors_end_at: Option<Timestamp>,
     /// Whether the user may be given tokens.
     pub enabled: bool,
+    /// The day (UTC) of the last sign-in, as in `2026-11-21`. `None` if there was none, or if it is not known.
+    #[serde(default)]
+    pub last_sign_in: Option<String>,
+    /// The day (UTC) on which the user last used a session, or an application last refreshed.
+    #[serde(default)]
+    pub last_used: Option<String>,
     /// When the record was made.
     pub created_at: Timestamp,
     /// When the record last changed.
@@ -72,7 +78,12 @@ pub struct UserView {
 }
 
 impl UserView {
-    pub(super) fn of(user: &User, groups: &Groups, password: Option<SecretString>) -> Self {
+    pub(super) fn of(
+        user: &User,
+        groups: &Groups,
+        password: Option<SecretString>,
+        activity: UserActivity,
+    ) -> Self {
         Self {
             uuid: user.uuid,
             account_id: user.account_id.clone(),
@@ -95,6 +106,8 @@ impl UserView {
             factors: Vec::new(),
             factors_end_at: None,
             enabled: user.enabled,
+            last_sign_in: activity.last_sign_in.map(Timestamp::date),
+            last_used: activity.last_used.map(Timestamp::date),
             created_at: user.created_at,
             updated_at: user.updated_at,
         }

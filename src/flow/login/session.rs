@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::flow::browser::{Browser, PresentedSession};
 use crate::flow::grant_policy::has_lost_provider;
 use crate::flow::notice::DrawnNotice;
-use crate::flow::{Core, Failure, device, grant_policy, logout_notice};
+use crate::flow::{Core, Failure, device, grant_policy, logout_notice, user_activity};
 use crate::identity::{
     AuthenticationMethod, Device, LoginName, SecondFactor, Session, SessionLifetimes, UpstreamToken, User,
 };
@@ -260,6 +260,7 @@ pub(in crate::flow) fn start(
     };
     SESSIONS.put(tx, &id, &session)?;
     SESSIONS_BY_USER.put(tx, &(user, id), &())?;
+    user_activity::record_sign_in(tx, user, now)?;
     Ok(SessionChange { id, session, ended })
 }
 
@@ -307,13 +308,19 @@ pub fn record_ended(core: &Core, ended: EndedSessions, now: Timestamp) {
 
 /// Ends a session and the refresh families bound to it, and queues notices to its clients.
 pub fn end(tx: &mut dyn Tx, id: Uuid, session: &Session, now: Timestamp) -> Result<(), StoreError> {
-    SESSIONS.remove(tx, &id)?;
-    SESSIONS_BY_USER.remove(tx, &(session.user, id))?;
+    forget(tx, id, session)?;
     logout_notice::queue_of_session(tx, session.user, id, now)?;
     end_families(tx, id, now)
 }
 
-/// The same for a session that is added to `ended`, unless it had ended with its provider.
+/// Removes a session and its index row.
+pub fn forget(tx: &mut dyn Tx, id: Uuid, session: &Session) -> Result<(), StoreError> {
+    SESSIONS.remove(tx, &id)?;
+    SESSIONS_BY_USER.remove(tx, &(session.user, id))?;
+    user_activity::carry_over_session(tx, session)
+}
+
+/// The same as [`end`] for a session that is added to `ended`, unless it had ended with its provider.
 pub fn end_live(
     tx: &mut dyn Tx,
     id: Uuid,
@@ -467,7 +474,7 @@ pub fn forget_family(tx: &mut dyn Tx, id: Uuid, family: &RefreshFamily) -> Resul
     for key in owner_keys(id, family) {
         FAMILIES_BY_OWNER.remove(tx, &key)?;
     }
-    Ok(())
+    user_activity::carry_over_family(tx, family)
 }
 
 /// The index keys of a refresh family: by its user, and by the session that it ends with.

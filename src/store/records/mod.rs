@@ -9,6 +9,7 @@ pub mod outbox_entry;
 pub mod refresh_key;
 pub mod session_client;
 pub mod signing_key;
+pub mod user_activity;
 
 pub use api_key_use::ApiKeyUse;
 pub use failed_passwords::FailedPasswords;
@@ -19,6 +20,7 @@ pub use outbox_entry::OutboxEntry;
 pub use refresh_key::RefreshKeyRecord;
 pub use session_client::{LogoutStatus, SessionClient};
 pub use signing_key::{KeyLifecycle, SigningKeyRecord};
+pub use user_activity::UserActivity;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
