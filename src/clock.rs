@@ -64,7 +64,8 @@ impl Timestamp {
     /// Its day in UTC, as in `2026-11-26`.
     pub fn date(self) -> String {
         let text = self.rfc3339();
-        text.split_once('T').map_or(text.clone(), |(date, _)| date.to_owned())
+        text.split_once('T')
+            .map_or(text.clone(), |(date, _)| date.to_owned())
     }
 
     /// To the minute, as in `2026-11-26 09:30 UTC`. The service does not know the time zone of the reader.
@@ -254,7 +255,10 @@ mod tests {
         assert_eq!(Timestamp(0).rfc3339(), "1970-01-01T00:00:00Z");
         assert_eq!(Timestamp(u64::MAX).rfc3339(), u64::MAX.to_string());
         let evening = Timestamp(86_399);
-        assert_eq!((evening.date().as_str(), evening.day()), ("1970-01-01", Timestamp(0)));
+        assert_eq!(
+            (evening.date().as_str(), evening.day()),
+            ("1970-01-01", Timestamp(0))
+        );
         assert_eq!((evening + Duration::from_secs(1)).date(), "1970-01-02");
     }
 

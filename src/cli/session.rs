@@ -134,7 +134,15 @@ fn list_all(
         if output.json {
             output.array(views)?;
         } else {
-            let head = ["SESSION", "USER", "SIGNED IN", "BY", "LAST USED", "BROWSER", "ADDRESS"];
+            let head = [
+                "SESSION",
+                "USER",
+                "SIGNED IN",
+                "BY",
+                "LAST USED",
+                "BROWSER",
+                "ADDRESS",
+            ];
             let row = |view: SessionView| {
                 let [session, facts @ ..] = table_row(&view);
                 let user = view.account_id;

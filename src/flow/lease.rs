@@ -16,7 +16,7 @@ const LEASE_DURATION: Duration = Duration::from_mins(2);
 pub const HOUSEKEEPING: &str = "housekeeping";
 /// The lease for scheduled backups.
 pub const BACKUPS: &str = "backups";
-/// The lease for the metrics that need a look at a whole table.
+/// The lease for the metrics that need a look at a whole table, of factors, users or sessions.
 pub const FACTOR_COUNTS: &str = "factor_counts";
 
 /// Takes the lease for this work, unless another node holds it. Returns whether this node holds it, and so may do the

@@ -9,6 +9,7 @@ pub mod authenticate_client;
 pub mod browser;
 pub mod catalog;
 mod catalog_rows;
+pub mod census;
 pub mod check_password;
 pub mod client_check;
 pub mod client_lookup;
@@ -58,6 +59,7 @@ use uuid::Uuid;
 
 use self::attempt_queue::AttemptQueue;
 pub use self::catalog::Catalog;
+use self::census::LastCensus;
 use self::deliver::DeliveryWaiters;
 use self::factors::FactorCounts;
 use self::grant_policy::GrantPolicy;
@@ -249,6 +251,7 @@ pub struct Core {
     attempts: Arc<AttemptQueue>,
     /// How many users have which factor, and when they were counted.
     factor_counts: Mutex<Option<(Timestamp, FactorCounts)>>,
+    last_census: LastCensus,
 }
 
 impl Core {
@@ -298,6 +301,7 @@ impl Core {
             last_found_user: Mutex::default(),
             attempts: Arc::default(),
             factor_counts: Mutex::default(),
+            last_census: LastCensus::default(),
         })
     }
 

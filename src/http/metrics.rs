@@ -6,7 +6,7 @@ use ::http::{Method, Request, StatusCode};
 
 use crate::app::App;
 use crate::flow::deliver::{OutboxKey, Queued};
-use crate::flow::{deliver, factors};
+use crate::flow::{census, deliver, factors};
 use crate::http::endpoint::health;
 use crate::http::response::{self, HttpResponse, empty};
 use crate::observe::metrics::MEDIA_TYPE;
@@ -55,7 +55,10 @@ fn readings(app: &App, of_server: &Readings) -> Readings {
         .then(|| factors::counts(&app.core, app.core.clock.now()).ok())
         .flatten()
         .flatten();
+    let census = census::last(&app.core);
     Readings {
+        users: census.map(|census| census.users),
+        sessions: census.map(|census| census.sessions),
         registrant_room_used: app.core.registrant_room_used().unwrap_or(0),
         totp_users: factors.map(|factors| factors.totp),
         passkey_users: factors.map(|factors| factors.passkey),

@@ -16,8 +16,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
-use super::audit;
-use super::readings::{Description, Kind, READINGS, Readings};
+use super::readings::{Description, Kind, READINGS, Readings, UserCounts};
+use super::{audit, sign_ins};
 use crate::described::described;
 
 /// The media type of the metrics (`OpenMetrics` 1.0).
@@ -65,6 +65,16 @@ struct ReasonLabel {
     reason: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MethodLabel {
+    method: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
 described! {
     /// What the service lacks when it refuses a request or a connection that may be right.
     pub enum RefusalReason {
@@ -90,7 +100,7 @@ described! {
 }
 
 /// The metrics that are counted.
-pub const COUNTED: [Description; 9] = [
+pub const COUNTED: [Description; 11] = [
     counted(
         "idsvc_requests",
         Kind::Counter,
@@ -135,6 +145,18 @@ pub const COUNTED: [Description; 9] = [
         "Requests and connections that were refused for lack of something, by reason.",
     ),
     counted("idsvc_events", Kind::Counter, &["event"], "Events, by name."),
+    counted(
+        "idsvc_sign_ins",
+        Kind::Counter,
+        &["method"],
+        "Sign-ins, by the method of the first step: password, email, passkey or provider.",
+    ),
+    counted(
+        "idsvc_users",
+        Kind::Gauge,
+        &["state"],
+        "Users, by state: enabled, disabled, or anonymous. Counted every ten minutes; one of several nodes has it.",
+    ),
 ];
 
 const fn counted(
@@ -168,6 +190,8 @@ pub struct Metrics {
     backup_failing: Gauge<u64, AtomicU64>,
     refusals: Family<ReasonLabel, Counter>,
     events: Family<EventLabel, Counter>,
+    sign_ins: Family<MethodLabel, Counter>,
+    users: Family<StateLabel, Gauge<u64, AtomicU64>>,
 }
 
 impl Default for Metrics {
@@ -182,6 +206,8 @@ impl Default for Metrics {
             failing,
             refusals,
             events,
+            sign_ins,
+            users,
         ] = &COUNTED;
         let mut registry = Registry::default();
         let all = &mut registry;
@@ -203,6 +229,8 @@ impl Default for Metrics {
             backup_failing: register(all, failing, Gauge::default()),
             refusals: register(all, refusals, Family::default()),
             events: register(all, events, Family::default()),
+            sign_ins: register(all, sign_ins, Family::default()),
+            users: register(all, users, Family::default()),
             registry,
         };
         // Counters start at zero, so that the first increase is seen as one.
@@ -293,11 +321,32 @@ impl Metrics {
         self.refusals.get_or_create_owned(&ReasonLabel { reason })
     }
 
+    /// Sets the users by state, or leaves them out.
+    fn set_users(&self, users: Option<UserCounts>) {
+        let Some(users) = users else {
+            self.users.clear();
+            return;
+        };
+        for (state, count) in [
+            ("enabled", users.enabled),
+            ("disabled", users.disabled),
+            ("anonymous", users.anonymous),
+        ] {
+            self.users.get_or_create(&StateLabel { state }).set(count);
+        }
+    }
+
     pub fn text(&self, readings: &Readings) -> String {
         for (event, total) in audit::counts() {
             let counter = self.events.get_or_create(&EventLabel { event });
             counter.inner().store(total, Ordering::Relaxed);
         }
+        for (method, total) in sign_ins::counts() {
+            let method = method.as_str();
+            let counter = self.sign_ins.get_or_create(&MethodLabel { method });
+            counter.inner().store(total, Ordering::Relaxed);
+        }
+        self.set_users(readings.users);
         let refused = self.refusals_for(RefusalReason::Connections);
         let total = refused.inner();
         total.store(readings.connections_refused, Ordering::Relaxed);
@@ -341,7 +390,10 @@ mod tests {
         let metrics = Metrics::default();
         metrics.count_request("token", 200, Some(Duration::from_millis(3)));
         metrics.count_grant("refresh_token", "issued");
-        let text = metrics.text(&Readings::default());
+        let text = metrics.text(&Readings {
+            users: Some(UserCounts::default()),
+            ..Readings::default()
+        });
         for described in COUNTED {
             let name = match described.kind {
                 Kind::Histogram => format!("{}_count", described.name),
@@ -378,6 +430,10 @@ mod tests {
             store_commits: 7,
             store_is_writable: true,
             certificate_not_after: 1_800_000_000,
+            users: Some(UserCounts {
+                disabled: 3,
+                ..UserCounts::default()
+            }),
             ..Readings::default()
         };
         let text = metrics.text(&readings);
@@ -391,6 +447,8 @@ mod tests {
             "idsvc_certificate_not_after_seconds 1800000000",
             "idsvc_certificate_orders_total{outcome=\"failed\"} 1",
             "idsvc_certificate_orders_total{outcome=\"issued\"} 0",
+            "idsvc_users{state=\"disabled\"} 3",
+            "idsvc_users{state=\"anonymous\"} 0",
             "# EOF",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
@@ -403,5 +461,6 @@ mod tests {
                 })
                 .contains("idsvc_store_commits_total 9")
         );
+        assert!(!metrics.text(&Readings::default()).contains("idsvc_users{"));
     }
 }

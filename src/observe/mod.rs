@@ -9,3 +9,4 @@ pub mod log;
 pub mod metrics;
 pub mod process;
 pub mod readings;
+pub mod sign_ins;

@@ -98,6 +98,16 @@ macro_rules! readings {
     };
 }
 
+/// How many users there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UserCounts {
+    /// Those who may sign in.
+    pub enabled: u64,
+    pub disabled: u64,
+    /// Anonymous users of devices, enabled or not.
+    pub anonymous: u64,
+}
+
 readings! {
     /// Commits of the store, each of which waited for the disk or the database.
     store_commits: u64 = Counter "idsvc_store_commits",
@@ -155,6 +165,8 @@ readings! {
     totp_users: Option<u64> = Gauge "idsvc_users_with_totp",
     /// Users who have a passkey, counted every ten minutes. One of several nodes has it.
     passkey_users: Option<u64> = Gauge "idsvc_users_with_passkey",
+    /// Live sessions of browsers, counted every ten minutes. One of several nodes has it.
+    sessions: Option<u64> = Gauge "idsvc_sessions",
     /// How much of the room is used up for clients that the operator did not register, in percent: of their number or of their memory.
     registrant_room_used: u64 = Gauge "idsvc_registrant_room_used_percent",
     /// Memory of the process in bytes. Left out without /proc.
@@ -166,6 +178,8 @@ readings! {
     /// When the service was started, in seconds since 1970.
     started_at: u64 = Gauge "process_start_time_seconds",
     ;
+    /// Users by state, which is a label.
+    users: Option<UserCounts>,
     /// Connections that were closed because too many were open. They are among the refusals.
     connections_refused: u64,
 }

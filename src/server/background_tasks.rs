@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::StartError;
 use super::clock_guard::ClockGuard;
-use super::{acme_task, backup_schedule, node_digests, return_memory};
+use super::{acme_task, backup_schedule, census, node_digests, return_memory};
 use crate::app::App;
 use crate::clock::{BEAT_INTERVAL, Clock, SharedClock, Timestamp, uptime};
 use crate::config::{Config, Tls};
@@ -63,6 +63,9 @@ pub(crate) fn start(
         ));
     }
     tasks.spawn(housekeeping(Arc::clone(app)));
+    if config.metrics_listen.is_some() {
+        tasks.spawn(census::run(Arc::clone(app)));
+    }
     let digests = config.shared_digests.clone();
     tasks.spawn(node_digests::run(
         Arc::clone(app),

@@ -3,6 +3,7 @@
 pub mod acme_task;
 pub mod background_tasks;
 pub mod backup_schedule;
+mod census;
 pub mod clock_guard;
 pub mod dev;
 pub mod listen;

@@ -61,6 +61,8 @@ mod node_outages;
 #[cfg(feature = "postgres")]
 mod node_pause;
 #[cfg(feature = "postgres")]
+mod node_people;
+#[cfg(feature = "postgres")]
 mod node_round_trips;
 #[cfg(feature = "postgres")]
 mod node_silence;
@@ -76,6 +78,7 @@ mod page_language;
 mod passkey_offer;
 mod passkeys;
 mod passkeys_account;
+mod people;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]

@@ -7,8 +7,9 @@ use super::ActionResult;
 use super::view::{Account, Application, view};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
-use crate::flow::{Core, Failure};
+use crate::flow::{Core, Failure, user_activity};
 use crate::identity::{Factor, LinkedIdentity, Session};
+use crate::store::records::UserActivity;
 
 /// The data of the signed-in user as JSON, with the names of the standard claims. Secrets and digests are not in it.
 pub async fn export_data(
@@ -17,13 +18,18 @@ pub async fn export_data(
     now: Timestamp,
 ) -> Result<ActionResult<Value>, Failure> {
     let account = view(core, browser, now).await?;
-    Ok(match account {
-        Some(account) if account.live.session.is_fresh(now) => ActionResult::Done(document(core, &account)),
-        Some(_) | None => ActionResult::SignInRequired,
-    })
+    let Some(account) = account.filter(|account| account.live.session.is_fresh(now)) else {
+        return Ok(ActionResult::SignInRequired);
+    };
+    let user = account.live.user.uuid;
+    let activity = core
+        .store
+        .read(|snapshot| user_activity::of_user(snapshot, user))
+        .await?;
+    Ok(ActionResult::Done(document(core, &account, activity)))
 }
 
-fn document(core: &Core, account: &Account) -> Value {
+fn document(core: &Core, account: &Account, activity: UserActivity) -> Value {
     let user = &account.live.user;
     let session = |session: &Session| {
         json!({
@@ -75,6 +81,8 @@ fn document(core: &Core, account: &Account) -> Value {
         "factors": account.factors.iter().map(factor).collect::<Vec<_>>(),
         "sessions": account.sessions.iter().map(|(_, of)| session(of)).collect::<Vec<_>>(),
         "applications": account.applications.iter().map(application).collect::<Vec<_>>(),
+        "last_sign_in": activity.last_sign_in.map(Timestamp::date),
+        "last_used": activity.last_used.map(Timestamp::date),
         "created_at": user.created_at.rfc3339(),
         "updated_at": user.updated_at.rfc3339(),
     })

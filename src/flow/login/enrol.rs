@@ -1,6 +1,7 @@
 //! A user without a second factor sets one up in the sign-in, because the operator requires it.
 
 use super::pending_sign_in::{PendingSignIn, event_after};
+use super::record_sign_in::record_sign_in;
 use super::second_factor::SecondStep;
 use super::second_factor_rule::can_use_two_factors;
 use super::start_session::{Identified, Identify, SessionStart, start_session};
@@ -89,11 +90,6 @@ pub async fn enrol(
         SessionStart::NoUser | SessionStart::TransactionError(_) => return Ok(SecondStep::Expired),
     };
     record_added();
-    audit::record(&Event::SignedIn {
-        user,
-        session: started.session,
-        authority: pending.first.factor.authority(),
-        client_id: login.purpose.audit_name(),
-    });
+    record_sign_in(&started, &pending.first.factor, login.purpose.audit_name());
     Ok(SecondStep::Done(started.redirect))
 }

@@ -12,6 +12,7 @@ use super::begin_federation::{FederationProblem, KeptSignIn};
 use super::destination::{BrowserRedirect, Destination};
 use super::federated_user::{ProviderAccount, UserMatch};
 use super::given_consent::may_send_errors;
+use super::record_sign_in::record_sign_in;
 use super::redeem_upstream_code::redeem;
 use super::session::AuthenticationEvent;
 use super::start_session::{Identified, Identify, SessionStart, start_session};
@@ -370,6 +371,7 @@ async fn sign_in_user(
         notice: None,
         takes_passkey_offer: false,
     };
+    let factor = event.factor.clone();
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let (asked, policy) = (Arc::clone(provider), Arc::clone(&core.policy));
     let identity = (provider.issuer.clone(), subject.subject.clone());
@@ -438,11 +440,6 @@ async fn sign_in_user(
         SessionStart::Redirected { redirect, .. } => return Ok(CallbackResult::Redirect(redirect)),
         SessionStart::TransactionError(error) => return Err(error.into()),
     };
-    audit::record(&Event::SignedIn {
-        user: started.user.uuid,
-        session: started.session,
-        authority: &provider.id,
-        client_id,
-    });
+    record_sign_in(&started, &factor, client_id);
     Ok(CallbackResult::Redirect(started.redirect))
 }

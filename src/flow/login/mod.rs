@@ -19,6 +19,7 @@ pub mod push_request;
 mod pushed_use;
 mod read_hint;
 mod read_request;
+pub(super) mod record_sign_in;
 pub mod redeem_upstream_code;
 pub mod remembered_device;
 pub(super) mod sealed;

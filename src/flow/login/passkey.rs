@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use uuid::Uuid;
 
 use super::destination::BrowserRedirect;
+use super::record_sign_in::record_sign_in;
 use super::session::AuthenticationEvent;
 use super::start_session::{Identify, SessionStart, start_session};
 use super::transaction::BrowserLogin;
@@ -213,7 +214,7 @@ async fn start(
     verified: VerifiedPasskey,
 ) -> Result<PasskeySignIn, Failure> {
     let BrowserLogin { core, login, now, .. } = at;
-    let authority = event.factor.authority().to_owned();
+    let factor = event.factor.clone();
     let replay_key = verified.replay_key;
     if core
         .store
@@ -235,11 +236,6 @@ async fn start(
         SessionStart::NoUser => return Ok(PasskeySignIn::Void),
         SessionStart::TransactionError(_) => return Ok(PasskeySignIn::Expired),
     };
-    audit::record(&Event::SignedIn {
-        user: started.user.uuid,
-        session: started.session,
-        authority: &authority,
-        client_id: login.purpose.audit_name(),
-    });
+    record_sign_in(&started, &factor, login.purpose.audit_name());
     Ok(PasskeySignIn::Done(started.redirect))
 }

@@ -6,6 +6,7 @@ use zeroize::Zeroizing;
 
 use super::destination::BrowserRedirect;
 use super::lost_factors;
+use super::record_sign_in::record_sign_in;
 use super::session::AuthenticationEvent;
 use super::start_session::{Identified, Identify, SessionStart, start_session};
 use super::transaction;
@@ -122,7 +123,7 @@ async fn verify_password(
         takes_passkey_offer: credentials.takes_passkey_offer,
         ..AuthenticationEvent::by_password(now)
     };
-    let authority = event.factor.authority().to_owned();
+    let factor = event.factor.clone();
     let identify: Identify = Box::new(move |tx| {
         let user = USERS.get(&*tx, &uuid)?;
         let is_checked = |user: &User| user.enabled && user.password.as_ref() == Some(&checked);
@@ -146,12 +147,7 @@ async fn verify_password(
         SessionStart::TransactionError(_) => return Ok(Some(SignIn::Expired)),
     };
     core.outbox_filled.notify_one();
-    audit::record(&Event::SignedIn {
-        user: started.user.uuid,
-        session: started.session,
-        authority: &authority,
-        client_id,
-    });
+    record_sign_in(&started, &factor, client_id);
     Ok(Some(SignIn::Done {
         redirect: started.redirect,
         user: Box::new(started.user),

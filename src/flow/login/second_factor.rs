@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::destination::BrowserRedirect;
 use super::pending_sign_in::{PendingSignIn, event_after};
+use super::record_sign_in::record_sign_in;
 use super::session;
 use super::start_session::{Identify, SessionStart, start_session};
 use super::transaction::BrowserLogin;
@@ -97,11 +98,6 @@ pub async fn answer(
     };
     core.outbox_filled.notify_one();
     audit::record(&done);
-    audit::record(&Event::SignedIn {
-        user,
-        session: started.session,
-        authority: pending.first.factor.authority(),
-        client_id,
-    });
+    record_sign_in(&started, &pending.first.factor, client_id);
     Ok(SecondStep::Done(started.redirect))
 }

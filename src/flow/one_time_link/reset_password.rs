@@ -6,6 +6,7 @@ use super::redeem_result::{ChosenPassword, RedeemResult};
 use super::{find, use_up};
 use crate::flow::check_password::is_present_password;
 use crate::flow::login::lost_factors;
+use crate::flow::login::record_sign_in::record_sign_in;
 use crate::flow::login::session::AuthenticationEvent;
 use crate::flow::login::start_session::{Identified, Identify, SessionStart, start_session};
 use crate::flow::login::transaction::BrowserLogin;
@@ -100,12 +101,11 @@ pub(super) async fn reset_password(
         SessionStart::TransactionError(_) => return Ok(RedeemResult::SignInExpired),
     };
     record(started.user.uuid, Some(started.session));
-    audit::record(&Event::SignedIn {
-        user: started.user.uuid,
-        session: started.session,
-        authority: AuthenticationMethod::Password.authority(),
-        client_id: login.purpose.audit_name(),
-    });
+    record_sign_in(
+        &started,
+        &AuthenticationMethod::Password,
+        login.purpose.audit_name(),
+    );
     Ok(RedeemResult::Done {
         redirect: started.redirect,
         user: Box::new(started.user),

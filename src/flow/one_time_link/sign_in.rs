@@ -3,12 +3,11 @@
 use super::{find, use_up};
 use crate::flow::Failure;
 use crate::flow::login::destination::BrowserRedirect;
+use crate::flow::login::record_sign_in::record_sign_in;
 use crate::flow::login::session::AuthenticationEvent;
 use crate::flow::login::start_session::{Identify, SessionStart, start_session};
 use crate::flow::login::transaction::BrowserLogin;
 use crate::identity::{AuthenticationMethod, LinkPurpose, OneTimeLink, User};
-use crate::observe::audit;
-use crate::observe::audit::Event;
 use crate::secret::{LinkSecret, Secret};
 use crate::store::tables::USERS;
 
@@ -33,7 +32,7 @@ pub async fn sign_in_by_link(
         factor: AuthenticationMethod::Email,
         ..AuthenticationEvent::by_password(now)
     };
-    let authority = event.factor.authority().to_owned();
+    let factor = event.factor.clone();
     let (secret, transaction) = (secret.clone(), login.transaction.id);
     let identify: Identify = Box::new(move |tx| {
         let is_requested_here = |link: &OneTimeLink| {
@@ -58,11 +57,6 @@ pub async fn sign_in_by_link(
         SessionStart::Redirected { redirect, .. } => return Ok(LinkSignIn::Done(redirect)),
         SessionStart::NoUser | SessionStart::TransactionError(_) => return Ok(LinkSignIn::Void),
     };
-    audit::record(&Event::SignedIn {
-        user: started.user.uuid,
-        session: started.session,
-        authority: &authority,
-        client_id: login.purpose.audit_name(),
-    });
+    record_sign_in(&started, &factor, login.purpose.audit_name());
     Ok(LinkSignIn::Done(started.redirect))
 }
