@@ -8,7 +8,7 @@ use crate::oauth::Client;
 
 /// The applications that the user may open and that have an address for it, by name.
 pub fn applications(catalog: &Catalog, user: &User) -> Vec<Arc<Client>> {
-    let is_entry = |client: &&Arc<Client>| has_address(client) && may_open(client, user);
+    let is_entry = |client: &&Arc<Client>| has_address(client) && may_open(catalog, client, user);
     let mut entries: Vec<_> = catalog.clients().filter(is_entry).cloned().collect();
     entries.sort_by(|one, other| {
         let names = one.display_name().cmp(other.display_name());
@@ -24,8 +24,8 @@ pub fn has_entries(catalog: &Catalog) -> bool {
 }
 
 /// Whether this user may open this application.
-pub fn may_open(client: &Client, user: &User) -> bool {
-    is_offered(client) && user.enabled
+pub fn may_open(catalog: &Catalog, client: &Client, user: &User) -> bool {
+    is_offered(client) && user.enabled && client.lets_in(user, catalog.groups())
 }
 
 /// A client that registered itself is not offered. It has chosen its name and its address, and could name itself like another

@@ -32,7 +32,7 @@ fn address(context: &RequestContext, client: &str, user: &User) -> Option<String
     let catalog = core.catalog();
     let client = catalog.clients().find(|client| client.client_uuid == id)?;
     let address = client.launch_uri(&core.policy.issuer).or_else(|| client.home());
-    let address = address.filter(|_| launcher::may_open(client, user))?;
+    let address = address.filter(|_| launcher::may_open(&catalog, client, user))?;
     if address.is_ascii() {
         return Some(address);
     }
