@@ -390,6 +390,33 @@ mod tests {
     }
 
     #[test]
+    fn every_repeatable_flag_of_an_update_adds_and_removes_members_too() {
+        let command = Cli::command();
+        let updates = command.get_subcommands().filter_map(|noun| {
+            let update = noun.find_subcommand("update")?;
+            Some((noun.get_name(), update))
+        });
+        let mut count = 0;
+        for (noun, update) in updates {
+            let repeatable = update
+                .get_arguments()
+                .filter(|flag| matches!(flag.get_action(), clap::ArgAction::Append));
+            let flags: Vec<_> = repeatable.filter_map(clap::Arg::get_long).collect();
+            let is_edit = |flag: &str| flag.starts_with("add-") || flag.starts_with("remove-");
+            for list in flags.iter().filter(|flag| !is_edit(flag)) {
+                count += 1;
+                for edit in [format!("add-{list}"), format!("remove-{list}")] {
+                    assert!(
+                        flags.contains(&edit.as_str()),
+                        "idsvc {noun} update has no --{edit}"
+                    );
+                }
+            }
+        }
+        assert!(count > 20, "{count}");
+    }
+
+    #[test]
     fn json_may_stand_anywhere() {
         for line in [
             "idsvc --json client list",

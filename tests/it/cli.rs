@@ -5,6 +5,7 @@ mod chain;
 mod client_certificates;
 mod health;
 mod init;
+mod lists;
 mod messages;
 mod output;
 mod provider;

@@ -80,13 +80,64 @@ fn an_unknown_topic_brings_similar_ones() {
         (&["bakcup"][..], "backup"),
         (&["client", "ad"], "client add"),
         (&["pasword"], "reset-a-password"),
-        (&["metric"], "reference/metrics"),
         (&["zzzzzzzz"], "idsvc help"),
     ] {
         let output = output(&[&["help"], topic].concat());
         assert_eq!(output.status.code(), Some(2));
         assert!(said(&output).contains(similar), "{topic:?}: {}", said(&output));
     }
+}
+
+#[test]
+fn words_lead_to_the_pages_and_commands_that_have_them() {
+    for (words, name, title) in [
+        (&["mfa"][..], "second-factors", "Ask for a second factor"),
+        (&["2FA"], "second-factors", "Ask for a second factor"),
+        (&["totp"], "second-factors", "Ask for a second factor"),
+        (
+            &["rotate", "secret"],
+            "client rotate-secret",
+            "Give a client a new secret",
+        ),
+        (
+            &["rotate secret"],
+            "client rotate-secret",
+            "Give a client a new secret",
+        ),
+        (
+            &["sso"],
+            "sign-in-at-another-provider",
+            "Let people sign in at another provider",
+        ),
+        (&["webauthn"], "passkeys", "Let people sign in with passkeys"),
+        (&["docker"], "run-it-in-containers", "Run it in containers"),
+        (&["letsencrypt"], "get-certificates", "Get certificates"),
+        (&["high availability"], "run-several-nodes", "Run several nodes"),
+        (&["metric"], "reference/metrics", "Metrics"),
+        (
+            &["how", "to", "forget", "a", "person"],
+            "erase-a-person",
+            "Erase a person",
+        ),
+    ] {
+        let found = help(&[&["help"], words].concat());
+        let best: Vec<_> = found.lines().take(9).collect();
+        let is_named = |line: &&str| line.starts_with(name) && line.contains(title);
+        assert!(best.iter().any(is_named), "{words:?}: {found}");
+    }
+    let found = help(&["help", "oidc"]);
+    assert!(found.lines().count() > 2, "{found}");
+}
+
+#[test]
+fn a_page_is_shown_with_the_line_that_fits_best() {
+    let found = help(&["help", "MFA.require"]);
+    let page = found.lines().position(|line| line.starts_with("second-factors "));
+    let line = found.lines().nth(page.unwrap() + 1).unwrap();
+    assert!(
+        line.starts_with("    ") && line.contains("mfa.require"),
+        "{found}"
+    );
 }
 
 #[test]

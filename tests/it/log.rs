@@ -59,7 +59,12 @@ fn who_does_not_read_the_log_holds_up_neither_requests_nor_the_end() {
 
 #[test]
 fn why_a_start_failed_is_the_last_that_the_log_says() {
-    let service = Service::empty().with("IDSVC_ACME_DOMAINS", "id.example.com");
+    let service = Service::empty();
+    fs::write(
+        service.folder.path().join("idsvc.toml"),
+        "[acme]\ndomains = [\"id.example.com\"]\n",
+    )
+    .unwrap();
     let _taken = TcpListener::bind(("127.0.0.1", service.port)).unwrap();
     let refused = service.run(&["serve"]);
     let lines: Vec<String> = said(&refused).lines().map(ToOwned::to_owned).collect();

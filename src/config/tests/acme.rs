@@ -33,17 +33,15 @@ fn a_domain_is_all_that_a_public_service_needs() {
 #[test]
 fn the_source_that_names_domains_decides_about_the_mode() {
     let domains = "[acme]\ndomains = [\"id.example.com\"]\n";
-    let files = format!("{WHOLE}mode = \"files\"\n{domains}");
-    assert!(matches!(
-        resolve(&sources_of(&[], &[], &files)).unwrap().tls,
-        Tls::Files { .. }
-    ));
-    let warnings = resolve(&sources_of(&[], &[], &files)).unwrap().warnings;
-    let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+    let files = format!("{WHOLE}mode = \"files\"\n");
+    let flag = [("tls.mode", "files")];
+    let config = resolve(&sources_of(&flag, &[], &format!("{WHOLE}{domains}"))).unwrap();
+    assert!(matches!(config.tls, Tls::Files { .. }));
+    let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
         warnings,
         [
-            "idsvc.toml line 7: acme.domains has no effect, because tls.mode is \"files\" (idsvc.toml line 5): \
+            "idsvc.toml line 6: acme.domains has no effect, because tls.mode is \"files\" (--tls-mode): \
           take tls.mode out to have the certificate by ACME, or else acme.domains"
         ]
     );
@@ -53,13 +51,57 @@ fn the_source_that_names_domains_decides_about_the_mode() {
         &[("IDSVC_ACME_DOMAINS", "id.example.com")],
         &files,
     ));
-    let (config, _) = acme(&sources_of(&[], &[], &format!("{WHOLE}{domains}")));
+    let (config, _) = acme(&sources_of(&[], &[], domains));
     assert_eq!(config.warnings, []);
+}
+
+/// A flag or a variable may override the file, but one source does not name two certificates.
+#[test]
+fn one_source_does_not_say_two_things_about_the_certificate() {
+    let base = "base_url = \"https://id.example.com\"\nlisten = [\"127.0.0.1:1\"]\n[tls]\n";
+    let (domains, files) = (
+        "[acme]\ndomains = [\"id.example.com\"]\n",
+        "cert = \"c.pem\"\nkey = \"k.pem\"\n",
+    );
+    let is_by_mode = |mode: &str| {
+        format!(
+            "idsvc.toml line 6: acme.domains is set, and tls.mode is {mode:?} (idsvc.toml line 4): \
+             take tls.mode out to have the certificate by ACME, or else acme.domains"
+        )
+    };
+    for mode in ["self-signed", "off"] {
+        let file = format!("{base}mode = {mode:?}\n{domains}");
+        assert_eq!(faults(&sources_of(&[], &[], &file)), is_by_mode(mode));
+    }
+    let file = format!("{base}mode = \"files\"\n{files}{domains}");
+    let said = faults(&sources_of(&[], &[], &file));
+    assert_eq!(said, is_by_mode("files").replace("line 6", "line 8"));
+    for (mode, lines) in [("self-signed", [5, 6]), ("off", [5, 6]), ("acme", [5, 6])] {
+        let said = faults(&sources_of(&[], &[], &format!("{base}mode = {mode:?}\n{files}")));
+        for (key, line) in ["cert", "key"].into_iter().zip(lines) {
+            let expected = format!(
+                "idsvc.toml line {line}: tls.{key} is set, and tls.mode is {mode:?} (idsvc.toml line 4)"
+            );
+            assert!(said.contains(&expected), "{said}");
+        }
+    }
+    let said = faults(&sources_of(&[], &[], &format!("{base}{files}{domains}")));
+    assert!(
+        said.contains("tls.cert is set, and acme.domains is set"),
+        "{said}"
+    );
     let flags = [("acme.domains", "id.example.com"), ("tls.mode", "files")];
-    assert!(matches!(
-        resolve(&sources_of(&flags, &[], WHOLE)).unwrap().tls,
-        Tls::Files { .. }
-    ));
+    let said = faults(&sources_of(&flags, &[], WHOLE));
+    assert!(
+        said.starts_with("--acme: acme.domains is set, and tls.mode is \"files\" (--tls-mode)"),
+        "{said}"
+    );
+    resolve(&sources_of(
+        &[("tls.mode", "off")],
+        &[],
+        &format!("{base}mode = \"files\"\n{files}"),
+    ))
+    .unwrap();
 }
 
 #[test]

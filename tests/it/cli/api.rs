@@ -93,12 +93,14 @@ fn an_api_is_registered_changed_and_removed_the_same_with_a_service_and_without_
         record
     };
     let open = json!({"open": true, "name": null, "access_token_lifetime": null, "access_token_typ": null});
+    let mut changed = record(open.clone());
+    changed["changes"] = json!([]);
     assert_eq!(
         offline,
         [
             record(json!({})),
             record(json!({})),
-            record(open.clone()),
+            changed,
             json!([record(open)]),
             json!({"id": "notes", "removed": true}),
             json!([]),
@@ -364,4 +366,54 @@ fn a_declared_api_is_applied_exported_and_pruned() {
     let ids = service.json(&["api", "list", "--json"]);
     assert_eq!(ids[0]["id"], "mail");
     assert!(ids.get(1).is_none(), "{ids}");
+}
+
+#[test]
+fn an_api_without_words_for_people_is_an_advice() {
+    let service = service();
+    let add = [
+        "api",
+        "add",
+        "notes",
+        "--identifier",
+        NOTES,
+        "--scope",
+        "notes.read",
+        "--scope",
+        "notes.write=Write",
+    ];
+    let advice = "idsvc api update notes --name NAME --add-scope notes.read=TEXT";
+    let what = format!("people read {NOTES}, notes.read on the consent page");
+    let added = service.run(&add);
+    assert!(
+        said(&added).contains(advice) && said(&added).contains(&what),
+        "{}",
+        said(&added)
+    );
+    let doctor = || shown(&service.run(&["doctor", "--backup-interval", "off"]));
+    let examined = doctor();
+    assert!(
+        examined.contains(&format!("advice  api notes: {what}")) && examined.contains(advice),
+        "{examined}"
+    );
+    let named = service.run(&["api", "update", "notes", "--name", "Notebook"]);
+    assert!(
+        said(&named).contains("idsvc api update notes --add-scope notes.read=TEXT"),
+        "{}",
+        said(&named)
+    );
+    assert!(!said(&named).contains("--name"), "{}", said(&named));
+    let described = service.run(&[
+        "scope",
+        "add",
+        "notes.read",
+        "--claim",
+        "nickname",
+        "--text",
+        "Read",
+    ]);
+    assert_eq!(code(&described), Some(0), "{}", said(&described));
+    let quiet = service.run(&["api", "update", "notes", "--open"]);
+    assert!(!said(&quiet).contains("Advice"), "{}", said(&quiet));
+    assert!(!doctor().contains("api notes"), "{}", doctor());
 }

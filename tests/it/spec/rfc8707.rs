@@ -462,6 +462,40 @@ async fn consent_is_asked_for_each_api() {
     }
 }
 
+/// The page has one line for the use of an API, or else lines of its scope values.
+#[tokio::test]
+async fn the_use_of_an_api_is_not_said_beside_its_scope_values() {
+    let (server, _, alice) = scene().await;
+    let stranger = server
+        .client_with("stranger", |client| {
+            client.consent = ConsentRequirement::Require;
+            client.apis = ["notes".to_owned(), "mail".to_owned()].into();
+        })
+        .await;
+    for (scope, resource, lines) in [
+        ("openid", NOTES, [true, false, false]),
+        ("openid notes.read", NOTES, [false, false, true]),
+        ("openid notes.read", MAIL, [false, true, true]),
+    ] {
+        let request = asking(&stranger, scope).and("resource", resource);
+        let mut page = alice.browser().authorize(&request).await;
+        if page.text().contains("type=\"password\"") {
+            page = page.sign_in().await;
+        }
+        let text = page.text();
+        let shown = [
+            format!("Use {NOTES}"),
+            format!("Use {MAIL}"),
+            "notes.read".to_owned(),
+        ];
+        assert_eq!(
+            shown.map(|line| text.contains(&format!(">{line}<"))),
+            lines,
+            "{scope} {resource}: {text}"
+        );
+    }
+}
+
 /// A request without `scope` of a client that registered itself asks for all scope values of the API that it names.
 #[tokio::test]
 async fn a_client_that_registered_itself_reaches_open_apis_only() {
