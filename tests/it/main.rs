@@ -38,6 +38,8 @@ mod help;
 mod hostile;
 mod import;
 mod import_factors;
+mod invitations;
+mod launcher;
 mod limits;
 mod limits_by_default;
 mod limits_for_all;
