@@ -18,24 +18,25 @@ const LONGEST_AGE: Duration = Duration::from_mins(10);
 /// A count of this age is replaced. The task looks every minute, and the count itself takes a while.
 const REPLACED_AFTER: Duration = Duration::from_mins(8);
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Census {
     pub users: UserCounts,
     /// Sessions that have not expired.
     pub sessions: u64,
+    /// The [`uptime`] at which the count began.
+    begun: Duration,
 }
 
-/// The last count, and the [`uptime`] at which it began.
 #[derive(Default)]
-pub(super) struct LastCensus(Mutex<Option<(Duration, Census)>>);
+pub(super) struct LastCensus(Mutex<Option<Census>>);
 
 impl LastCensus {
     fn within(&self, age: Duration) -> Option<Census> {
         let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.and_then(|(at, census)| (uptime().saturating_sub(at) < age).then_some(census))
+        last.filter(|census| uptime().saturating_sub(census.begun) < age)
     }
 
-    fn set(&self, last: Option<(Duration, Census)>) {
+    fn set(&self, last: Option<Census>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = last;
     }
 }
@@ -57,9 +58,13 @@ pub fn forget(core: &Core) {
 
 /// Reads all users and sessions, and keeps the count. Blocks.
 pub fn take(core: &Core) -> Result<(), StoreError> {
-    let (begun, now, lifetimes) = (uptime(), core.clock.now(), core.policy.lifetimes.session);
-    let census = core.store.stream(|snapshot| {
-        let mut census = Census::default();
+    let (now, lifetimes) = (core.clock.now(), core.policy.lifetimes.session);
+    let mut census = Census {
+        users: UserCounts::default(),
+        sessions: 0,
+        begun: uptime(),
+    };
+    core.store.stream(|snapshot| {
         let users = &mut census.users;
         USERS.visit(snapshot, .., |_, user| {
             let count = match (user.is_anonymous(), user.enabled) {
@@ -73,9 +78,8 @@ pub fn take(core: &Core) -> Result<(), StoreError> {
         SESSIONS.visit(snapshot, .., |_, session| {
             census.sessions += u64::from(session.is_live(lifetimes, now));
             Ok(ControlFlow::Continue(()))
-        })?;
-        Ok(census)
+        })
     })?;
-    core.last_census.set(Some((begun, census)));
+    core.last_census.set(Some(census));
     Ok(())
 }

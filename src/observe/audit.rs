@@ -507,7 +507,7 @@ events! { 'a
         /// The object of the command: the `uuid` of a user, the `kid` of a key, the name of a scope or a group, or the
         /// identifier of any other record. With `backup` and `restore` it is the fingerprint of the master key, with
         /// `config set-issuer` the issuer, and with `compact` and `migrate` the word `database`. With `user import` it says
-        /// how many users were added and updated. With `mail test` it is the id of the mail.
+        /// how many users were added and updated. With `user remove` of several users, the last event says how many. With `mail test` it is the id of the mail.
         subject: &'a str,
         /// The user of the machine who ran the command, as in `uid 0`.
         actor: &'a str,

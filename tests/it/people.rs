@@ -368,13 +368,9 @@ fn users_are_removed_together_after_a_list_a_count_and_a_question() {
         "user remove --not-seen 365d --never-signed-in --yes --json",
     ));
     assert_eq!(again, json!({"removed": 0, "kept": 0}));
-    let events = service.run(&words("events --json"));
-    let events = String::from_utf8(events.stdout).unwrap();
-    let removals: Vec<Value> = events
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap())
-        .filter(|event| event["command"] == "user remove")
-        .collect();
+    let events = service.json(&words("events --json"));
+    let events = events.as_array().unwrap().iter();
+    let removals: Vec<_> = events.filter(|event| event["command"] == "user remove").collect();
     assert_eq!(removals.len(), 232);
     assert_eq!(removals.last().unwrap()["subject"], "219 users");
 }
