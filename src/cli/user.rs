@@ -36,7 +36,7 @@ pub enum Verb {
     Update(Box<Update>),
     /// Remove a user with their sessions, consents and refresh tokens, or all users for whom the conditions hold
     #[command(
-        after_help = "With conditions, it lists the users, says how many they are, and asks. It removes a hundred at a time, and leaves out users\nwho have been seen in the meantime. If it is interrupted, run it again.\n\nExamples:\n  idsvc user remove alice@example.com\n  idsvc user remove --never-signed-in --not-seen 365d"
+        after_help = "With conditions, it lists the users, says how many they are, and asks. Users who are seen in the meantime stay.\nIt removes a hundred at a time. If it is interrupted, run it again.\n\nExamples:\n  idsvc user remove alice@example.com\n  idsvc user remove --never-signed-in --not-seen 365d"
     )]
     Remove(user_remove::Remove),
     /// Set or remove a user's password. Without a terminal, one of the password flags is needed

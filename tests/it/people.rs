@@ -368,7 +368,7 @@ fn users_are_removed_together_after_a_list_a_count_and_a_question() {
         "user remove --not-seen 365d --never-signed-in --yes --json",
     ));
     assert_eq!(again, json!({"removed": 0, "kept": 0}));
-    let events = service.json(&words("events --json"));
+    let events = service.json(&words("events --limit 1000 --json"));
     let events = events.as_array().unwrap().iter();
     let removals: Vec<_> = events.filter(|event| event["command"] == "user remove").collect();
     assert_eq!(removals.len(), 232);
