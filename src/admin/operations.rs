@@ -131,6 +131,10 @@ operations! {
         client::RemoveClient;
         /// Gives a client a new secret.
         client::RotateSecret;
+        /// The valid secrets of a client, newest first, with their last uses.
+        client::ListSecrets;
+        /// Revokes one secret of a client.
+        client::RevokeSecret;
         /// Enables a client.
         client::EnableClient;
         /// Disables a client.

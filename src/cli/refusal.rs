@@ -114,6 +114,7 @@ fn hint_for(fault: &Fault, is_file: bool) -> Option<String> {
         (FaultCode::NotFound, "session", _) => "idsvc session list WHO shows those of a user",
         (FaultCode::NotFound, "invitation", _) => "idsvc user invitations shows those that are open",
         (FaultCode::NotFound, "api_key", _) => "idsvc client api-key list ID shows all",
+        (FaultCode::NotFound, "client_secret", _) => "idsvc client secret list ID shows all",
         (FaultCode::NotFound, "registration_token", _) => "idsvc client registration-token list shows all",
         (FaultCode::NotFound, _, ["apis"]) => "idsvc api list shows all",
         (FaultCode::NotFound, _, ["introspection_clients"]) => "idsvc client list shows all",
@@ -123,6 +124,9 @@ fn hint_for(fault: &Fault, is_file: bool) -> Option<String> {
         (FaultCode::NotFound, _, ["providers"]) => "idsvc provider list shows all",
         (FaultCode::AlreadyExists, "key", _) => "idsvc key list shows its state",
         (FaultCode::InUse, "key", _) => "idsvc key rotate --alg ALG --now replaces it",
+        (FaultCode::InUse, "client_secret", _) => {
+            "idsvc client rotate-secret ID replaces it; if the client has a key, idsvc client update ID --no-secret removes it with --max-scope"
+        }
         (FaultCode::InUse, "provider", ["client_id"]) => {
             "idsvc client update ID --password-sign-in yes, or --provider with another one for sign-ins"
         }

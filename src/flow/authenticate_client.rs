@@ -55,7 +55,12 @@ pub async fn authenticate_client(
     let authorities = core.client_authorities.as_ref();
     let unused =
         match client_auth::authenticate(credentials, client.as_ref(), keys, recipient, authorities, now)? {
-            Authentication::Complete(client) => return Ok(client),
+            Authentication::Complete(client) => {
+                if let Some(secret) = client.secret() {
+                    core.secret_uses.note(&client.client_id, secret, now);
+                }
+                return Ok(client);
+            }
             Authentication::IfUnused(unused) => unused,
         };
     let is_first = replay::use_once(core, "use_assertion", unused.replay_key, now).await?;

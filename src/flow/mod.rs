@@ -39,6 +39,7 @@ mod registrants;
 pub mod remove_client;
 pub mod replay;
 pub mod rotate_keys;
+pub mod secret_uses;
 pub mod sweep;
 pub mod token;
 pub mod totp_setup;
@@ -67,6 +68,7 @@ use self::login::begin_federation::FederationProblem;
 use self::login::finish_federation::PendingAnswers;
 use self::login::transaction::LoginTransactionError;
 use self::one_time_link::request_mail::SignUpProblem;
+use self::secret_uses::SecretUses;
 use self::unknown_scopes::UnknownScopes;
 use crate::clock::{Clock, Timestamp};
 use crate::federation::Upstreams;
@@ -230,6 +232,8 @@ pub struct Core {
     pub signature_cache: SignatureCache,
     /// Scope values that clients ask for and that do not exist.
     pub unknown_scopes: UnknownScopes,
+    /// The uses of secrets of clients that are not stored yet.
+    pub secret_uses: SecretUses,
     catalog: Arc<ArcSwap<Catalog>>,
     /// One reload at a time: if two ran at once, the older picture could replace the newer one.
     reload_lock: tokio::sync::Mutex<()>,
@@ -283,6 +287,7 @@ impl Core {
             node_id: random.uuid_v4(),
             signature_cache: SignatureCache::default(),
             unknown_scopes: UnknownScopes::default(),
+            secret_uses: SecretUses::default(),
             store,
             clock,
             random,

@@ -3,9 +3,9 @@
 use crate::oauth::Client;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
-use crate::store::tables::{API_KEY_USES, APIS, CLIENTS};
+use crate::store::tables::{API_KEY_USES, APIS, CLIENT_SECRET_USES, CLIENTS};
 
-/// Removes a client, and the uses of its API keys. It is also removed from the introspection clients of APIs, because a
+/// Removes a client, and the uses of its secrets and API keys. It is also removed from the introspection clients of APIs, because a
 /// new client of the same name must not introspect their tokens.
 pub fn remove_client(tx: &mut dyn Tx, client: &Client) -> Result<(), StoreError> {
     CLIENTS.remove(tx, &client.client_id)?;
@@ -14,6 +14,7 @@ pub fn remove_client(tx: &mut dyn Tx, client: &Client) -> Result<(), StoreError>
             APIS.put(tx, &id, &api)?;
         }
     }
+    CLIENT_SECRET_USES.remove(tx, &client.client_id)?;
     for key in &client.api_keys {
         API_KEY_USES.remove(tx, &key.id)?;
     }

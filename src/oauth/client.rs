@@ -14,6 +14,7 @@ pub use crate::oauth::client_metadata::{
     AssertionAudience, ClientMetadata, ConsentRequirement, GrantType, GroupsClaim, IdTokenContent,
     PkceRequirement, RefreshPolicy,
 };
+pub use crate::oauth::client_secret::StoredSecret;
 use crate::oauth::group::Groups;
 use crate::oauth::redirect_uri::{self, MatchedRedirectUri};
 use crate::oauth::scope::Scope;
@@ -147,16 +148,6 @@ impl Holder {
             Some(Self::User(_) | Self::Sender(_)) | None => Self::User(user),
         }
     }
-}
-
-/// A secret of a client, by its digest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredSecret {
-    pub digest: Digest<ClientSecret>,
-    /// When it was generated or set.
-    pub created_at: Timestamp,
-    /// When it expires; none for the newest secret.
-    pub expires_at: Option<Timestamp>,
 }
 
 /// An API key of a client, by its digest. It authenticates the client at the refresh endpoint.
@@ -462,9 +453,8 @@ impl Client {
 
     /// Whether `digest` belongs to an accepted secret.
     pub fn accepts_secret(&self, digest: &Digest<ClientSecret>, now: Timestamp) -> bool {
-        self.secrets
-            .iter()
-            .any(|secret| secret.digest == *digest && secret.expires_at.is_none_or(|end| now < end))
+        let mut valid = self.secrets.iter().filter(|secret| secret.is_valid(now));
+        valid.any(|secret| secret.digest == *digest)
     }
 
     /// Matches the redirect URI of a request with the registered ones. Only this makes a [`MatchedRedirectUri`].

@@ -39,9 +39,15 @@ enum Proof {
 pub struct AuthenticatedClient {
     client: Arc<Client>,
     method: Option<AuthMethod>,
+    secret: Option<Digest<ClientSecret>>,
 }
 
 impl AuthenticatedClient {
+    /// The secret that it sent, if it authenticated with one.
+    pub fn secret(&self) -> Option<&Digest<ClientSecret>> {
+        self.secret.as_ref()
+    }
+
     /// The authentication method; none for an API key.
     pub fn method(&self) -> Option<AuthMethod> {
         self.method
@@ -278,13 +284,16 @@ pub fn authenticate(
     }
     let unproven = || Refusal::CLIENT_UNPROVEN.because(cause_of(&credentials.proof, client));
     let mut method = credentials.method;
-    let once = match &credentials.proof {
-        Proof::Secret(secret) if client.accepts_secret(secret, now) => None,
-        Proof::EitherSecret([one, other])
-            if client.accepts_secret(one, now) | client.accepts_secret(other, now) =>
-        {
-            None
+    let secret = match &credentials.proof {
+        Proof::Secret(secret) => client.accepts_secret(secret, now).then_some(*secret),
+        Proof::EitherSecret([one, other]) => {
+            let accepted = [one, other].map(|secret| client.accepts_secret(secret, now).then_some(*secret));
+            accepted.into_iter().flatten().next()
         }
+        Proof::Assertion(_) | Proof::Certificate(_) | Proof::None => None,
+    };
+    let once = match &credentials.proof {
+        Proof::Secret(_) | Proof::EitherSecret(_) if secret.is_some() => None,
         Proof::None if client.is_public() => None,
         Proof::Assertion(assertion) => {
             let keys = keys.ok_or_else(unproven)?;
@@ -306,6 +315,7 @@ pub fn authenticate(
     let client = AuthenticatedClient {
         client: Arc::clone(client),
         method: Some(method),
+        secret,
     };
     Ok(match once {
         None => Authentication::Complete(client),
@@ -327,6 +337,7 @@ pub fn authenticate_api_key(
     Ok(AuthenticatedClient {
         client: Arc::clone(client),
         method: None,
+        secret: None,
     })
 }
 

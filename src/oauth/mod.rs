@@ -13,6 +13,7 @@ pub mod client_auth;
 pub mod client_certificate;
 pub mod client_document;
 pub mod client_metadata;
+pub mod client_secret;
 pub mod code;
 pub mod confirmation;
 pub mod consent;

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::clock::{BEAT_INTERVAL, Clock, SharedClock, Timestamp, uptime};
 use crate::config::{Config, Tls};
 use crate::data_dir::disk::RESERVE;
-use crate::flow::{Core, clock_watermark, lease, rotate_keys, sweep};
+use crate::flow::{Core, clock_watermark, lease, rotate_keys, secret_uses, sweep};
 use crate::net::acme::folder::Folder;
 use crate::net::acme::renewal::Renewal;
 use crate::net::tls::Acceptor;
@@ -31,6 +31,7 @@ const SPACE_LOG_PAUSE: Duration = Duration::from_mins(1);
 /// How often the store is checked for a stall.
 const STALL_INTERVAL: Duration = Duration::from_secs(5);
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_mins(1);
+const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Starts the tasks, which run until they are aborted.
 pub(crate) fn start(
@@ -75,6 +76,7 @@ pub(crate) fn start(
     if let Clock::Shared(clock) = app.core.clock.clone() {
         tasks.spawn(beat(clock));
     }
+    tasks.spawn(store_secret_uses(Arc::clone(app)));
     tasks.spawn(return_memory::run());
     tasks.spawn(watch_themes(Arc::clone(app)));
     tasks.spawn(refresh_upstreams(Arc::clone(app)));
@@ -136,6 +138,26 @@ async fn watch_themes(app: Arc<App>) {
             Ok(false) => {}
             Err(error) => tracing::error!(%error, "themes were not read"),
         }
+    }
+}
+
+/// Every minute, stores which secrets of clients were used.
+async fn store_secret_uses(app: Arc<App>) {
+    loop {
+        tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;
+        if let Err(error) = secret_uses::store(&app.core).await
+            && !error.is_outage()
+        {
+            tracing::error!(%error, "the uses of client secrets were not stored");
+        }
+    }
+}
+
+/// Stores the uses since the last minute when the service stops, unless the database does not answer.
+pub(crate) async fn store_last_secret_uses(app: &App) {
+    let stored = tokio::time::timeout(LAST_WRITE_TIMEOUT, secret_uses::store(&app.core)).await;
+    if !matches!(stored, Ok(Ok(()))) {
+        tracing::warn!("the uses of client secrets in the last minute were not stored");
     }
 }
 

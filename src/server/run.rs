@@ -120,9 +120,11 @@ async fn serve_until_stopped(
     let mtls_address = mtls.as_ref().map(|mtls| addresses(mtls).join(" "));
     tracing::info!(issuer = %app.core.policy.issuer, listening = listening.join(" "), mtls = mtls_address, data_dir = %config.settings.data_dir.display(), store = config.settings.store.as_ref().map(tracing::field::display), "ready");
     notify::ready();
-    serve_requests(listener, mtls, app, tls, stops).await;
+    serve_requests(listener, mtls, Arc::clone(&app), tls, stops).await;
     tasks.abort_all();
-    tokio::join!(mails.finish(), logouts.finish());
+    let last_uses = background_tasks::store_last_secret_uses(&app);
+    tokio::join!(mails.finish(), logouts.finish(), last_uses);
+    drop(app);
     if control.await.is_err() {
         tracing::error!("the control socket ended in a panic");
     }

@@ -16,8 +16,8 @@ use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::registration::StoredInitialAccessToken;
 use crate::oauth::{Api, Client, Group, RegisteredScope};
 use crate::store::records::{
-    ApiKeyUse, FailedPasswords, Lease, LogoutNotice, NodeDigests, OutboxEntry, RefreshKeyRecord,
-    SessionClient, SigningKeyRecord, UserActivity,
+    ApiKeyUse, ClientSecretUses, FailedPasswords, Lease, LogoutNotice, NodeDigests, OutboxEntry,
+    RefreshKeyRecord, SessionClient, SigningKeyRecord, UserActivity,
 };
 use crate::store::schema::META;
 use crate::store::table::Table;
@@ -97,6 +97,8 @@ pub const USERS_BY_PASSKEY: Table<(Uuid, Uuid), ()> = Table::new(33, "users_by_p
 pub const NODE_DIGESTS: Table<String, NodeDigests> = Table::new(34, "node_digests");
 /// When users were last seen, by UUID, as far as neither a session nor a refresh family says so.
 pub const USER_ACTIVITY: Table<Uuid, UserActivity> = Table::new(35, "user_activity");
+/// The last uses of the secrets of each client, by `client_id`.
+pub const CLIENT_SECRET_USES: Table<String, ClientSecretUses> = Table::new(36, "client_secret_uses");
 /// The open invitations by address: (half of the SHA-256 of the one form of the address, the link).
 pub const INVITATIONS: Table<(Uuid, LinkKey), ()> = Table::new(37, "invitations").grouped_by_first(16);
 
@@ -158,6 +160,7 @@ pub fn all() -> impl Iterator<Item = TableId> {
         USERS_BY_PASSKEY.id(),
         NODE_DIGESTS.id(),
         USER_ACTIVITY.id(),
+        CLIENT_SECRET_USES.id(),
         INVITATIONS.id(),
     ]
     .into_iter()

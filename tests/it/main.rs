@@ -19,6 +19,7 @@ mod backup;
 mod backup_encryption;
 mod cli;
 mod client_acr;
+mod client_secrets;
 mod clock_jumps;
 mod connection;
 mod error_pages;

@@ -6,8 +6,10 @@ mod api_key;
 mod disable;
 mod enable;
 mod list;
+mod list_secrets;
 mod registration_token;
 mod remove;
+mod revoke_secret;
 mod rotate_secret;
 mod secret;
 mod show;
@@ -24,10 +26,12 @@ pub use self::api_key::{AddApiKey, ApiKeyView, ListApiKeys, RevokeApiKey};
 pub use self::disable::DisableClient;
 pub use self::enable::EnableClient;
 pub use self::list::{ListClients, page};
+pub use self::list_secrets::{ListSecrets, UsedSecretView};
 pub use self::registration_token::{
     AddRegistrationToken, ListRegistrationTokens, RegistrationTokenView, RemoveRegistrationToken,
 };
 pub use self::remove::RemoveClient;
+pub use self::revoke_secret::RevokeSecret;
 pub use self::rotate_secret::RotateSecret;
 pub(super) use self::secret::{PreparedSecret, secret_of};
 pub use self::show::ShowClient;

@@ -70,10 +70,7 @@ impl ClientView {
         client_secret: Option<SecretString>,
         now: Timestamp,
     ) -> Self {
-        let valid = client
-            .secrets
-            .iter()
-            .filter(|secret| secret.expires_at.is_none_or(|end| now < end));
+        let valid = client.secrets.iter().filter(|secret| secret.is_valid(now));
         let secrets = valid.map(|secret| SecretView {
             created_at: secret.created_at,
             expires_at: secret.expires_at,

@@ -7,6 +7,7 @@ mod group_flags;
 mod link_flags;
 mod print;
 mod registration_token;
+mod secret;
 mod signing_flags;
 
 use std::collections::BTreeSet;
@@ -57,6 +58,9 @@ pub enum Verb {
     Remove(Remove),
     /// Give a client a new secret, or a first one in addition to its key
     RotateSecret(Rotate),
+    /// The secrets of a client, which idsvc client rotate-secret replaces
+    #[command(subcommand)]
+    Secret(secret::Verb),
     /// API keys, for refreshing at /v4/tokens
     #[command(subcommand)]
     ApiKey(api_key::Verb),
@@ -381,6 +385,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     match verb {
         Verb::Add(add) => self::add(*add, connector, output),
         Verb::ApiKey(verb) => api_key::run(verb, connector, output),
+        Verb::Secret(verb) => secret::run(verb, connector, output),
         Verb::RegistrationToken(verb) => registration_token::run(verb, connector, output),
         Verb::List => list(connector, output),
         Verb::Access(request) => access::run(request, connector, output),

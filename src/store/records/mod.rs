@@ -1,6 +1,7 @@
 //! The types of the stored records. Those that belong to no other module have a file each.
 
 pub mod api_key_use;
+pub mod client_secret_uses;
 pub mod failed_passwords;
 pub mod lease;
 pub mod logout_notice;
@@ -12,6 +13,7 @@ pub mod signing_key;
 pub mod user_activity;
 
 pub use api_key_use::ApiKeyUse;
+pub use client_secret_uses::ClientSecretUses;
 pub use failed_passwords::FailedPasswords;
 pub use lease::Lease;
 pub use logout_notice::LogoutNotice;
