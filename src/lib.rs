@@ -42,7 +42,7 @@
 //! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | files, limit, random |
 //! | [`app`] | the running service, built once | data_dir, flow, hex, limit, mail, oauth, observe, pages, route, themes |
 //! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, mail, net, oauth, observe, pages, password, route, secret, store, text, themes, webauthn |
-//! | [`config`] | flag before environment before file before default | age, identity, jose, limit, mail, net, oauth, password, store, text |
+//! | [`config`] | flag before environment before file before default | age, identity, jose, limit, mail, net, oauth, password, store, text, themes |
 //! | [`control`] | administration of a running service over a unix socket | admin, background, files |
 //! | [`guide`] | the guide that `idsvc help` prints: handwritten pages, and reference pages made from the code | config, federation, http, oauth, observe, route |
 //! | [`server`] | what `serve` does: listen, answer, housekeeping, mails, backups, certificates, shutdown | admin, age, app, background, clock, config, control, data_dir, files, flow, http, mail, net, oauth, observe, pages, password, random, route, store, themes |

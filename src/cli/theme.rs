@@ -21,6 +21,7 @@ use crate::http::preview::{self, Previewed};
 use crate::net::Limits;
 use crate::net::listener::Listener;
 use crate::pages::locale::is_tag;
+use crate::themes::brand::Brand;
 use crate::themes::folder::check_name;
 use crate::themes::folder::{LANGUAGES, ThemeFolder};
 use crate::themes::theme_set::Themes;
@@ -81,6 +82,7 @@ struct ThemeLocation {
     name: String,
     /// The data directory, if the folder may be in it.
     data_dir: Option<PathBuf>,
+    brand: Brand,
 }
 
 impl ThemeLocation {
@@ -92,6 +94,7 @@ impl ThemeLocation {
                 folder: settings.theme_dir,
                 name: argument.to_owned(),
                 data_dir: Some(settings.data_dir),
+                brand: settings.brand,
             });
         }
         let path = std::path::absolute(argument).map_err(CliError::refused)?;
@@ -100,6 +103,7 @@ impl ThemeLocation {
                 folder: folder.to_owned(),
                 name: name.to_owned(),
                 data_dir: None,
+                brand: Brand::default(),
             }),
             _ => Err(CliError::Misused(format!("{argument:?} is no folder of a theme"))),
         }
@@ -113,7 +117,7 @@ impl ThemeLocation {
     fn open(&self) -> Result<Themes, CliError> {
         let data_dir = self.data_dir.as_ref().unwrap_or(&self.folder);
         let folder = ThemeFolder::new(&self.folder, data_dir);
-        let themes = Themes::open("", &self.name, Some(folder));
+        let themes = Themes::open_branded("", &self.name, Some(folder), self.brand.clone());
         if themes.current().names().contains(self.name.as_str()) {
             return Ok(themes);
         }
@@ -153,10 +157,11 @@ struct ThemeRow {
 
 fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let settings = connector.settings(output)?;
-    let themes = Themes::open(
+    let themes = Themes::open_branded(
         "",
         &settings.theme,
         Some(ThemeFolder::new(&settings.theme_dir, &settings.data_dir)),
+        settings.brand.clone(),
     );
     let theme_set = themes.current();
     let names = theme_set.names().into_iter();

@@ -82,7 +82,7 @@ pub(super) static SERVER_NAME: Setting<Parsed<ServerName<'static>>> = Setting {
 
 pub(super) static FROM: Setting<Parsed<Mailbox>> = Setting {
     key: "mail.from",
-    doc: "The sender of mails, an address with or without a name.",
+    doc: "The sender of mails, an address with or without a name. Without one, it has brand.name.",
     default: None,
     example: Literal::Text("Acme <no-reply@example.com>"),
     value_name: "ADDRESS",
@@ -144,8 +144,8 @@ impl Mail {
     }
 }
 
-/// The settings. `None` if no mail is sent.
-pub(super) fn mail(reader: &mut Reader<'_>) -> Read<Option<Mail>> {
+/// The settings. `None` if no mail is sent. `brand` is the name of a sender who has none.
+pub(super) fn mail(reader: &mut Reader<'_>, brand: Option<&str>) -> Read<Option<Mail>> {
     reader.check(SETTINGS);
     let server = reader.read_if_set(&URL)?;
     if let Some(server) = &server {
@@ -177,6 +177,11 @@ pub(super) fn mail(reader: &mut Reader<'_>) -> Read<Option<Mail>> {
             return Err(reader.missing(&FROM, "mail.url is set, and mails need a sender"));
         }
         None => reader.read_or(&FROM, DEV_SENDER)?,
+    };
+    let brand = brand.map(str::to_owned);
+    let from = match from.name {
+        Some(_) if reader.is_set(&FROM) => from,
+        name => Mailbox::new(brand.or(name), from.email),
     };
     Ok(Some(Mail {
         server,

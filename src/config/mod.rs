@@ -8,6 +8,7 @@ mod accounts;
 mod acme;
 mod backups;
 pub mod base_url;
+mod brand;
 mod clients;
 mod collect;
 mod data_dir;

@@ -2,8 +2,9 @@
 
 use super::setting::Setting;
 use super::{
-    accounts, acme, backups, base_url, clients, data_dir, dpop, events, lifetimes, limits, listen, log, mail,
-    metrics, mfa, mtls, outbound, passkeys, password, proxies, refresh, service, signing, store, theme, tls,
+    accounts, acme, backups, base_url, brand, clients, data_dir, dpop, events, lifetimes, limits, listen,
+    log, mail, metrics, mfa, mtls, outbound, passkeys, password, proxies, refresh, service, signing, store,
+    theme, tls,
 };
 
 /// The sections, in the order of the reference: first those without a name.
@@ -14,6 +15,7 @@ static SECTIONS: &[&[&Setting]] = &[
     proxies::SETTINGS,
     service::SETTINGS,
     theme::SETTINGS,
+    brand::SETTINGS,
     tls::SETTINGS,
     mtls::SETTINGS,
     acme::SETTINGS,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::accounts;
 use super::backups::{Backups, backups};
 use super::base_url::{base_url, host_of};
+use super::brand::brand;
 use super::clients::{self, registration};
 use super::data_dir::data_dir;
 use super::dpop;
@@ -40,6 +41,7 @@ use crate::net::outbound::OutboundPolicy;
 use crate::oauth::policy::Policy;
 use crate::password::Blocklist;
 use crate::store::Address;
+use crate::themes::brand::Brand;
 
 /// What the sources resolve to.
 pub struct Resolved {
@@ -104,6 +106,7 @@ struct Common {
     base_url: Read<Option<String>>,
     policy: Read<Policy>,
     theme: Read<ThemeSettings>,
+    brand: Read<Brand>,
     mtls: Read<Mtls>,
     mail: Read<Option<Mail>>,
     outbound: Read<OutboundPolicy>,
@@ -115,7 +118,9 @@ struct Common {
 impl Common {
     fn read(reader: &mut Reader<'_>) -> Self {
         let password = password(reader);
-        let (mtls, mail, memory_limit) = (mtls(reader), mail(reader), memory_limit(reader));
+        let brand = brand(reader);
+        let name = part(&brand).ok().and_then(|brand| brand.name.as_deref());
+        let (mtls, mail, memory_limit) = (mtls(reader), mail(reader, name), memory_limit(reader));
         let data_dir = data_dir(reader);
         Self {
             store: store::address(reader),
@@ -128,6 +133,7 @@ impl Common {
                 memory_limit,
             ),
             theme: theme(reader, part(&data_dir).map(PathBuf::as_path)),
+            brand,
             outbound: outbound(reader),
             events: events(reader),
             memory_limit,
@@ -163,6 +169,7 @@ impl Common {
             policy_without_issuer: self.policy?,
             theme: theme.name,
             theme_dir: theme.folder,
+            brand: self.brand?,
             mtls: self.mtls?,
             mail: self.mail?,
             outbound: self.outbound?,

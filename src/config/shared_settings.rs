@@ -13,6 +13,7 @@ use super::source::{RawValue, Sources};
 const OF_ONE_NODE: &[&str] = &[
     "backup.passphrase_file",
     "backup.to",
+    "brand.logo",
     "data_dir",
     "limits.connections",
     "limits.connections_per_address",

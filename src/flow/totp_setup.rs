@@ -80,13 +80,14 @@ impl TotpSetup {
         })
     }
 
-    /// The address that the QR code has in it.
-    pub fn address(&self, core: &Core) -> String {
+    /// The address that the QR code has in it. Without a name of the service, the app shows the issuer.
+    pub fn address(&self, core: &Core, service: Option<&str>) -> String {
         let issuer = core.policy.issuer.as_str();
         let host = issuer
             .trim_start_matches("https://")
             .trim_start_matches("http://");
-        self.seed.address(host, &self.account_id).to_string()
+        let label = service.unwrap_or(host);
+        self.seed.address(label, &self.account_id).to_string()
     }
 
     /// The factors, if the typed code is one of this app.

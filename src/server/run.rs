@@ -253,10 +253,11 @@ fn build_app(config: &Config, core: Core, example: Option<Example>) -> App {
         config.limits.clone(),
         example.map(|example| example.site),
         |base_path| {
-            Themes::open(
+            Themes::open_branded(
                 base_path,
                 &settings.theme,
                 Some(ThemeFolder::new(&settings.theme_dir, &settings.data_dir)),
+                settings.brand.clone(),
             )
         },
     )

@@ -72,6 +72,9 @@ impl Theme {
             ("picture", &manifest.picture),
         ] {
             let Some(file) = file else { continue };
+            if file.is_empty() && what != "picture" {
+                continue;
+            }
             let served = files.get(file);
             if served.is_none_or(|file| !file.media.content_type.starts_with("image/")) {
                 let message = format!("{what} = {file:?}: the theme has no image of that name");

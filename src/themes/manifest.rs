@@ -28,9 +28,9 @@ pub struct Link {
 #[derive(Clone, Debug, Default)]
 pub struct Manifest {
     pub product_name: String,
-    /// The file of the logo.
+    /// The file of the logo. An empty text is for none, and `None` for that of the default theme.
     pub logo: Option<String>,
-    /// The file of the icon in the browser's tab.
+    /// The file of the icon in the browser's tab, in the same way.
     pub favicon: Option<String>,
     /// The file of the picture behind the pages.
     pub picture: Option<String>,

@@ -5,6 +5,7 @@
 //! `themes/README.md` is the contract for authors of themes.
 
 mod accent;
+pub mod brand;
 pub mod built_in;
 pub mod check;
 pub mod finding;
@@ -50,6 +51,9 @@ pub const CONTRACT: i64 = 1;
 
 /// The name of the default theme, which replaces others that cannot be used.
 pub const DEFAULT: &str = "default";
+
+/// The product name of the default theme.
+const SERVICE_NAME: &str = "idsvc";
 
 /// The path that the files of themes are served under, below the issuer's.
 pub const PREFIX: &str = "/theme/";
@@ -184,14 +188,27 @@ impl Theme {
         self.file_url("theme.css")
     }
 
-    /// The address of the logo; `None` if the theme has none.
+    /// The address of the logo; `None` if there is to be none.
     pub fn logo_url(&self) -> Option<String> {
-        self.manifest.logo.as_deref().map(|file| self.file_url(file))
+        self.image_url(|manifest| &manifest.logo)
     }
 
-    /// The address of the icon in the browser's tab; `None` if the theme has none.
+    /// The address of the icon in the browser's tab; `None` if there is to be none.
     pub fn favicon_url(&self) -> Option<String> {
-        self.manifest.favicon.as_deref().map(|file| self.file_url(file))
+        self.image_url(|manifest| &manifest.favicon)
+    }
+
+    /// The address of an image of this theme, or of the default theme's if this one does not name any.
+    fn image_url(&self, image: fn(&Manifest) -> &Option<String>) -> Option<String> {
+        match (image(&self.manifest), &self.default) {
+            (Some(file), _) => (!file.is_empty()).then(|| self.file_url(file)),
+            (None, default) => default.as_ref()?.image_url(image),
+        }
+    }
+
+    /// The name that somebody has given the service; `None` if it is the one that it brings.
+    pub fn given_name(&self) -> Option<&str> {
+        Some(self.product_name()).filter(|name| *name != SERVICE_NAME)
     }
 
     /// Whether its font is the one that the service brings.

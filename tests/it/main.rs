@@ -17,6 +17,7 @@ mod anonymous_upgrade;
 mod application;
 mod backup;
 mod backup_encryption;
+mod brand;
 mod cli;
 mod client_acr;
 mod client_secrets;

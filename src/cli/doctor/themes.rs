@@ -11,12 +11,21 @@ use crate::themes::{DEFAULT, Severity};
 
 /// Checks every existing theme, and every theme that the settings or a client name.
 pub(super) fn examine(settings: &Settings, clients: &[ClientView], findings: &mut Vec<Finding>) {
-    let theme_set = Themes::open(
+    let themes = Themes::open_branded(
         "",
         &settings.theme,
         Some(ThemeFolder::new(&settings.theme_dir, &settings.data_dir)),
-    )
-    .current();
+        settings.brand.clone(),
+    );
+    if themes.theme(None).given_name().is_none() {
+        findings.push(Finding::advice(
+            "theme",
+            "name",
+            "people read \"idsvc\" on pages and in mails, not the name of your company",
+            "set brand.name, brand.logo and brand.accent, and start the service again",
+        ));
+    }
+    let theme_set = themes.current();
     let mut named: BTreeMap<&str, String> = BTreeMap::new();
     for client in clients.iter().rev() {
         if let Some(theme) = &client.theme {

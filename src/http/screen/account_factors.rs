@@ -131,9 +131,10 @@ fn codes_section(context: &RequestContext, texts: &[zeroize::Zeroizing<String>])
 
 /// What a person adds to the app.
 pub(super) fn totp_key(context: &RequestContext, setup: &TotpSetup) -> TotpKey {
+    let theme = context.app.themes.theme(None);
     TotpKey {
         sealed: setup.sealed.clone(),
-        address: setup.address(&context.app.core),
+        address: setup.address(&context.app.core, theme.given_name()),
         seed: setup.seed.grouped(),
     }
 }

@@ -98,10 +98,11 @@ pub(super) async fn section(
     });
     let may_add = may_add(core, live, context.now).await.unwrap_or(false);
     let place = ChallengePlace::Registration(live.id);
+    let theme = context.app.themes.theme(None);
     let challenge = may_add.then(|| passkey_challenge::draw(core, place, context.now));
     Some(PasskeySection {
         challenge: challenge.map(|challenge| (challenge.value, challenge.sealed)),
-        rp_name: relying_party.id.clone(),
+        rp_name: theme.given_name().unwrap_or(&relying_party.id).to_owned(),
         rp_id: relying_party.id,
         user_id: URL_SAFE_NO_PAD.encode(live.user.uuid),
         user_name: live.user.account_id.clone(),

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use ring::digest;
 
+use super::brand::Brand;
 use super::folder::{Fingerprint, FolderContents, ThemeFolder};
 use super::{DEFAULT, Finding, Severity, Source, built_in};
 use crate::themes::Theme;
@@ -73,6 +74,7 @@ pub struct Themes {
     base_path: String,
     chosen: String,
     folder: Option<ThemeFolder>,
+    brand: Brand,
     current: ArcSwap<ThemeSet>,
     watch: Mutex<FolderWatch>,
 }
@@ -93,12 +95,17 @@ impl Themes {
 
     /// The built-in themes and those in `folder`, which may not exist yet. `chosen` is the theme of clients that name none.
     pub fn open(base_path: &str, chosen: &str, folder: Option<ThemeFolder>) -> Self {
+        Self::open_branded(base_path, chosen, folder, Brand::default())
+    }
+
+    /// The same, with the operator's name, logo and accent.
+    pub fn open_branded(base_path: &str, chosen: &str, folder: Option<ThemeFolder>, brand: Brand) -> Self {
         let mut watch = FolderWatch::default();
         let loaded = folder
             .as_ref()
             .map(super::folder::fingerprint)
             .unwrap_or_default();
-        let themes = load(base_path, folder.as_ref());
+        let themes = load(base_path, folder.as_ref(), &brand);
         watch.report(&themes);
         if themes.theme(chosen).is_none() {
             watch.log_missing(chosen);
@@ -109,6 +116,7 @@ impl Themes {
             base_path: base_path.to_owned(),
             chosen: chosen.to_owned(),
             folder,
+            brand,
             current: ArcSwap::from_pointee(themes),
             watch: Mutex::new(watch),
         }
@@ -147,7 +155,7 @@ impl Themes {
                 return false;
             }
         }
-        let themes = load(&self.base_path, Some(folder));
+        let themes = load(&self.base_path, Some(folder), &self.brand);
         let mut watch = self.watch();
         watch.loaded = now;
         watch.report(&themes);
@@ -199,7 +207,7 @@ impl FolderWatch {
 }
 
 /// Loads the built-in themes and those of the folder.
-fn load(base_path: &str, folder: Option<&ThemeFolder>) -> ThemeSet {
+fn load(base_path: &str, folder: Option<&ThemeFolder>, brand: &Brand) -> ThemeSet {
     let mut refused: BTreeMap<String, Vec<Finding>> = BTreeMap::new();
     let FolderContents {
         sources,
@@ -220,7 +228,11 @@ fn load(base_path: &str, folder: Option<&ThemeFolder>) -> ThemeSet {
     let mut default: Option<Arc<Theme>> = None;
     let mut own = sources;
     own.retain(|source| !refused.contains_key(&source.name));
-    for mut source in built_in::sources().chain(own) {
+    let dressed = built_in::sources().map(|mut source| {
+        brand.dress(&mut source);
+        source
+    });
+    for mut source in dressed.chain(own) {
         source.languages.clone_from(&languages);
         let name = source.name.clone();
         let load = if built_in::is_built_in(&name) {

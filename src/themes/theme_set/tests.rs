@@ -28,7 +28,7 @@ impl Folder {
 }
 
 fn refused(folder: &Folder, name: &str) -> String {
-    let themes = load("", Some(&folder.as_themes()));
+    let themes = load("", Some(&folder.as_themes()), &Brand::default());
     assert!(themes.theme(name).is_none());
     let findings = themes.refused(name).unwrap_or_default();
     findings
@@ -91,7 +91,11 @@ fn no_link_is_followed_in_a_theme() {
     fs::hard_link(path("outside.css"), path("acme/theme.css")).unwrap();
     assert!(refused(&folder, "acme").contains("theme.css: it has another name too"));
     fs::remove_file(path("acme/theme.css")).unwrap();
-    assert!(load("", Some(&folder.as_themes())).theme("acme").is_some());
+    assert!(
+        load("", Some(&folder.as_themes()), &Brand::default())
+            .theme("acme")
+            .is_some()
+    );
     symlink("acme", path("away")).unwrap();
     assert!(refused(&folder, "away").contains("away: it is a link"));
 }
@@ -133,7 +137,7 @@ fn no_link_leads_out_of_the_languages() {
     folder.write("outside.toml", "[texts]\nsign_in = \"Aanmelden\"");
     folder.write("locales/de.toml", "[texts]\nsign_in = \"Herein\"");
     symlink("../outside.toml", folder.0.path().join("locales/nl.toml")).unwrap();
-    let themes = load("", Some(&folder.as_themes()));
+    let themes = load("", Some(&folder.as_themes()), &Brand::default());
     let said = themes.unread_languages();
     assert!(said[0].message.contains("symbolic link"), "{said:?}");
     let default = themes.default_theme();
@@ -163,7 +167,7 @@ fn what_is_too_much_is_refused() {
         folder.write(&format!("locales/{file}"), "");
     }
     assert!(refused(&folder, "babel").contains("locales/dw.toml line 1: a theme has at most 100 languages"));
-    let themes = load("", Some(&folder.as_themes()));
+    let themes = load("", Some(&folder.as_themes()), &Brand::default());
     assert_eq!(themes.unread_languages().len(), 4, "of 104");
     folder.write("odd/theme.toml", "contract = 1");
     folder.write("odd/a b.css", "");
@@ -183,7 +187,7 @@ fn what_is_too_much_is_refused() {
 fn nobody_takes_the_name_of_a_built_in_theme() {
     let folder = Folder::new();
     folder.write("default/theme.toml", "contract = 1\nproduct_name = \"Mine\"");
-    let themes = load("", Some(&folder.as_themes()));
+    let themes = load("", Some(&folder.as_themes()), &Brand::default());
     assert_eq!(themes.theme("default").unwrap().product_name(), "idsvc");
     assert!(themes.refused("default").unwrap()[0].message.contains("built-in"));
 }
@@ -213,7 +217,7 @@ fn a_language_file_that_is_wrong_leaves_the_themes_alone() {
     folder.write("locales/nl.toml", "[texts]\nsign_in = \"Aanmelden\"");
     folder.write("locales/xx.toml", "[texts]\nnonsense = 1");
     folder.write("locales/not_a_tag.toml", "");
-    let themes = load("", Some(&folder.as_themes()));
+    let themes = load("", Some(&folder.as_themes()), &Brand::default());
     let default = themes.default_theme();
     assert_eq!(default.locale(Some("nl"), None).text().sign_in, "Aanmelden");
     assert_eq!(default.locales().len(), 7);
@@ -241,7 +245,7 @@ fn a_byte_order_mark_is_no_part_of_a_text() {
     );
     marked("acme/locales/en.toml", "[texts]\nsign_in = \"Enter\"");
     marked("locales/de.toml", "[texts]\nsign_in = \"Herein\"");
-    let themes = load("", Some(&folder.as_themes()));
+    let themes = load("", Some(&folder.as_themes()), &Brand::default());
     let theme = themes.theme("acme").unwrap();
     assert_eq!(themes.findings("acme"), []);
     let style = &theme.file("theme.css").unwrap().bytes;
