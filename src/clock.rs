@@ -4,6 +4,7 @@
 
 mod shared;
 mod standstill;
+mod zone;
 
 use std::ops::{Add, Sub};
 use std::sync::Arc;
@@ -68,7 +69,7 @@ impl Timestamp {
             .map_or(text.clone(), |(date, _)| date.to_owned())
     }
 
-    /// To the minute, as in `2026-11-26 09:30 UTC`. The service does not know the time zone of the reader.
+    /// To the minute, as in `2026-11-26 09:30 UTC`, if the time zone of the reader is unknown.
     pub fn in_utc(self) -> String {
         let text = self.rfc3339();
         match text.get(..16) {

@@ -366,6 +366,7 @@ mod tests {
         Message {
             to: "bob@example.com".to_owned(),
             languages: None,
+            zone: None,
             client_id: None,
             content: Content::Test,
         }

@@ -73,16 +73,26 @@ pub(in crate::flow) fn remove_these(
     user: Uuid,
     chosen: impl Fn(Uuid, &Factor) -> bool,
 ) -> Result<Vec<Factor>, StoreError> {
-    let mut left = of_user(&*tx, user)?;
-    let mut removed: Vec<_> = left.extract_if(.., |(id, factor)| chosen(*id, factor)).collect();
+    let removed = chosen_of(of_user(&*tx, user)?, chosen);
     for (id, factor) in &removed {
         remove(tx, user, *id, factor)?;
     }
-    let is_codes = |factor: &Factor| matches!(factor.kind, FactorKind::RecoveryCodes(_));
-    if !removed.is_empty() && left.iter().all(|(_, factor)| is_codes(factor)) {
-        removed.extend(remove_all(tx, user)?);
-    }
     Ok(removed.into_iter().map(|(_, factor)| factor).collect())
+}
+
+/// The factors that [`remove_these`] removes.
+pub(in crate::flow) fn chosen_of(
+    mut factors: Vec<(Uuid, Factor)>,
+    chosen: impl Fn(Uuid, &Factor) -> bool,
+) -> Vec<(Uuid, Factor)> {
+    let mut removed: Vec<_> = factors
+        .extract_if(.., |(id, factor)| chosen(*id, factor))
+        .collect();
+    let is_codes = |factor: &Factor| matches!(factor.kind, FactorKind::RecoveryCodes(_));
+    if !removed.is_empty() && factors.iter().all(|(_, factor)| is_codes(factor)) {
+        removed.append(&mut factors);
+    }
+    removed
 }
 
 /// Removes all factors of a user, and returns them.

@@ -1,16 +1,22 @@
 //! Notices: mails that tell a user what happened to the account, with a link that secures it.
 
+use std::time::Duration;
+
 use super::Core;
 use super::browser::Browser;
 use super::one_time_link::DrawnLink;
+use super::outbox;
 use super::outbox::DrawnMail;
 use crate::clock::Timestamp;
 use crate::identity::one_time_link::NoticedEvent;
-use crate::identity::{LinkPurpose, OneTimeLink, User};
-use crate::mail::{Content, Message};
+use crate::identity::{Factor, LinkPurpose, OneTimeLink, User};
+use crate::mail::{Content, Message, NoticedFactor, Origin};
 use crate::store::StoreError;
 use crate::store::engine::Tx;
 use uuid::Uuid;
+
+/// How long the notice of a sign-in waits for the user to add a factor.
+const WAIT_FOR_FACTOR: Duration = Duration::from_mins(2);
 
 /// A notice before its transaction.
 #[derive(Clone)]
@@ -41,6 +47,7 @@ impl DrawnNotice {
         let message = Message {
             to,
             languages: user.language(),
+            zone: user.zone(),
             client_id: None,
             content: content(link.address(&core.policy.issuer)),
         };
@@ -56,10 +63,62 @@ impl DrawnNotice {
         browser: &Browser,
         now: Timestamp,
     ) -> Result<Option<Self>, StoreError> {
+        let Origin { device, address } = origin(browser);
         let content = |link| Content::NewDevice {
-            device: browser.device.name(),
-            address: browser.device.address,
+            device,
+            address,
             at: now,
+            link,
+        };
+        Self::draw(core, user, content, now)
+    }
+
+    /// Draws the notice that these factors were added.
+    pub fn of_added(
+        core: &Core,
+        user: &User,
+        browser: &Browser,
+        factors: &[(Uuid, &Factor)],
+        now: Timestamp,
+    ) -> Result<Option<Self>, StoreError> {
+        let content = |link| Content::FactorAdded {
+            at: now,
+            from: Some(origin(browser)),
+            factors: named(factors.iter().map(|(_, factor)| *factor)),
+            link,
+        };
+        let notice = Self::draw(core, user, content, now)?;
+        let ids = factors.iter().map(|(id, _)| *id).collect();
+        Ok(notice.map(|notice| notice.adding(ids)))
+    }
+
+    /// Draws the notice that these factors were removed. `browser` is `None` if the operator removed them.
+    pub fn of_removed<'a>(
+        core: &Core,
+        user: &User,
+        browser: Option<&Browser>,
+        factors: impl Iterator<Item = &'a Factor>,
+        now: Timestamp,
+    ) -> Result<Option<Self>, StoreError> {
+        let content = |link| Content::FactorRemoved {
+            at: now,
+            from: browser.map(origin),
+            factors: named(factors),
+            link,
+        };
+        Self::draw(core, user, content, now)
+    }
+
+    /// Draws the notice that the password was changed.
+    pub fn of_new_password(
+        core: &Core,
+        user: &User,
+        browser: &Browser,
+        now: Timestamp,
+    ) -> Result<Option<Self>, StoreError> {
+        let content = |link| Content::PasswordChanged {
+            at: now,
+            from: Some(origin(browser)),
             link,
         };
         Self::draw(core, user, content, now)
@@ -76,7 +135,7 @@ impl DrawnNotice {
 
     /// The same notice, of an event in which these factors were added.
     #[must_use]
-    pub fn adding(self, factors: Vec<Uuid>) -> Self {
+    fn adding(self, factors: Vec<Uuid>) -> Self {
         Self {
             event: self.event.adding(factors),
             ..self
@@ -88,4 +147,42 @@ impl DrawnNotice {
         self.link.put_with_event(tx, &self.event)?;
         self.mail.put(tx)
     }
+
+    /// Stores the notice of a sign-in whose user is asked whether to add a factor. It waits, and a factor that is added in
+    /// this time is told in its place: one sign-in brings one mail.
+    pub fn put_waiting(&self, tx: &mut dyn Tx, session: Uuid, now: Timestamp) -> Result<(), StoreError> {
+        self.link.put_with_event(tx, &self.event)?;
+        self.mail.put_later(tx, session, now + WAIT_FOR_FACTOR)
+    }
+
+    /// Stores the notice in place of the one that waits in this session, if there is one.
+    pub fn put_in_place_of_waiting(
+        &self,
+        tx: &mut dyn Tx,
+        session: Uuid,
+        began_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        outbox::remove_waiting(tx, session, began_at + WAIT_FOR_FACTOR)?;
+        self.put(tx)
+    }
+}
+
+fn origin(browser: &Browser) -> Origin {
+    Origin {
+        device: browser.device.name(),
+        address: browser.device.address,
+    }
+}
+
+/// The factors, as mails name them. A name that could be read as an address is left out: a thief of a session could have
+/// chosen it.
+fn named<'a>(factors: impl Iterator<Item = &'a Factor>) -> Vec<NoticedFactor> {
+    let is_plain = |name: &str| !name.contains(['.', '/', ':', '@']);
+    let named = factors.map(|factor| NoticedFactor {
+        kind: factor.kind.name().to_owned(),
+        name: Some(factor.name.clone())
+            .filter(|name| is_plain(name))
+            .unwrap_or_default(),
+    });
+    named.collect()
 }

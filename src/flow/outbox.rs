@@ -11,6 +11,9 @@ use crate::store::records::OutboxEntry;
 use crate::store::records::outbox_entry::Channel;
 use crate::store::tables::OUTBOX;
 
+/// The most mails of one second among which one is looked for.
+const MOST_AT_A_TIME: usize = 1000;
+
 /// A mail before its transaction, sealed.
 #[derive(Clone, Debug)]
 pub struct DrawnMail {
@@ -45,6 +48,7 @@ impl DrawnMail {
                     .sealer
                     .seal_text(&OutboxEntry::context(id), &plain, &core.random),
                 created_at: now,
+                session: None,
             },
         })
     }
@@ -58,11 +62,30 @@ impl DrawnMail {
         OUTBOX.put(tx, &self.key, &self.entry)
     }
 
+    /// Stores it to be sent at this time, unless [`remove_waiting`] removes it.
+    pub fn put_later(&self, tx: &mut dyn Tx, session: Uuid, at: Timestamp) -> Result<(), StoreError> {
+        let entry = OutboxEntry {
+            session: Some(session),
+            ..self.entry.clone()
+        };
+        OUTBOX.put(tx, &(due(at), self.key.1), &entry)
+    }
+
     /// Removes it in the transaction that stored it, because nobody is to get it: so the transaction takes as long as that
     /// of a mail.
     pub fn remove(&self, tx: &mut dyn Tx) -> Result<(), StoreError> {
         OUTBOX.remove(tx, &self.key).map(drop)
     }
+}
+
+/// Removes the mail of this session that waits for this time.
+pub fn remove_waiting(tx: &mut dyn Tx, session: Uuid, at: Timestamp) -> Result<(), StoreError> {
+    for (key, entry) in OUTBOX.scan_prefix(&*tx, &due(at), MOST_AT_A_TIME)? {
+        if entry.session == Some(session) {
+            OUTBOX.remove(tx, &key)?;
+        }
+    }
+    Ok(())
 }
 
 /// The time of an attempt, as a part of the key.

@@ -126,6 +126,10 @@ pub(in crate::flow) fn new_factor(kind: FactorKind, now: Timestamp) -> Factor {
     }
 }
 
+fn is_codes(factor: &Factor) -> bool {
+    matches!(factor.kind, FactorKind::RecoveryCodes(_))
+}
+
 /// A confirmed app, and recovery codes.
 #[derive(Clone)]
 pub(in crate::flow) struct NewFactors {
@@ -137,17 +141,22 @@ pub(in crate::flow) struct NewFactors {
 }
 
 impl NewFactors {
-    /// The ids of the app and of the recovery codes.
-    pub(in crate::flow) fn ids(&self) -> Vec<Uuid> {
-        vec![self.id, self.codes_id]
+    /// The app, and the recovery codes if there are none among the `present` factors.
+    pub(in crate::flow) fn beside(&self, present: &[(Uuid, Factor)]) -> Vec<(Uuid, &Factor)> {
+        let app = (self.id, &self.totp);
+        let codes = (self.codes_id, &self.codes);
+        if present.iter().any(|(_, factor)| is_codes(factor)) {
+            vec![app]
+        } else {
+            vec![app, codes]
+        }
     }
 
     /// Adds the app, and the recovery codes if the user has none. Returns whether the codes were added; `None` if the user
     /// has too many factors.
     pub(in crate::flow) fn add(&self, tx: &mut dyn Tx, user: Uuid) -> Result<Option<bool>, StoreError> {
         let present = factors::of_user(&*tx, user)?;
-        let is_codes = |(_, factor): &(Uuid, Factor)| matches!(factor.kind, FactorKind::RecoveryCodes(_));
-        let needs_codes = !present.iter().any(is_codes);
+        let needs_codes = !present.iter().any(|(_, factor)| is_codes(factor));
         if present.len() + usize::from(needs_codes) >= factors::MAX_PER_USER {
             return Ok(None);
         }

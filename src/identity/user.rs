@@ -341,6 +341,12 @@ impl User {
         locale.map(ToOwned::to_owned)
     }
 
+    /// The time zone of the user, from the claim `zoneinfo`.
+    pub fn zone(&self) -> Option<String> {
+        let zone = self.claims.get("zoneinfo").and_then(Value::as_str);
+        zone.map(ToOwned::to_owned)
+    }
+
     /// The names with which the user can sign in.
     ///
     /// An e-mail address from a provider is not one of them, because it may belong to another person.

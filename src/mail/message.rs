@@ -13,10 +13,30 @@ pub struct Message {
     pub to: String,
     /// The preferred languages, as in `Accept-Language` or `ui_locales`; none for the default language.
     pub languages: Option<String>,
+    /// The time zone of the recipient, as in `Europe/Brussels`; none if it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
     /// The client whose theme the mail has; none for the theme of the service.
     pub client_id: Option<String>,
     /// What it says.
     pub content: Content,
+}
+
+/// Where something was done: the browser and its address, as far as they are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The names of browser and system.
+    pub device: Option<String>,
+    pub address: Option<IpAddr>,
+}
+
+/// A factor in a notice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoticedFactor {
+    /// `passkey`, `totp` or `recovery_codes`.
+    pub kind: String,
+    /// The name that the user gave it; empty if the user gave none.
+    pub name: String,
 }
 
 /// What a mail says. Links are made of the issuer.
@@ -86,17 +106,29 @@ pub enum Content {
     },
     PasswordChanged {
         at: Timestamp,
+        /// None in a mail that waits since before this was stored, as in the two below.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Origin>,
         /// Leads to the page that secures the account.
         link: String,
     },
     /// A factor was added, or the recovery codes were replaced.
     FactorAdded {
         at: Timestamp,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Origin>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        factors: Vec<NoticedFactor>,
         /// Leads to the page that secures the account.
         link: String,
     },
     FactorRemoved {
         at: Timestamp,
+        /// None if the operator removed it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Origin>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        factors: Vec<NoticedFactor>,
         /// Leads to the page that secures the account.
         link: String,
     },

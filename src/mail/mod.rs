@@ -10,7 +10,7 @@ pub mod starttls;
 
 pub use self::fault::SendFault;
 pub use self::letter::{Letter, MailParts};
-pub use self::message::{Content, Message};
+pub use self::message::{Content, Message, NoticedFactor, Origin};
 pub use self::server::{MailServer, MailTls};
 
 /// A name and an address, as in `Acme <no-reply@acme.example>`.

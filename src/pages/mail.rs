@@ -19,18 +19,44 @@ pub struct Mail {
     pub link: Option<String>,
     /// The code in place of the link.
     pub code: Option<String>,
-    /// When the link expires, in UTC.
+    /// When the link expires, in the time zone of the reader or in UTC.
     pub expires: Option<String>,
     /// The browser that signed in; `Some` and empty if it is unknown.
     pub device: Option<String>,
     /// The network address of the browser.
     pub network: Option<String>,
-    /// When it happened, in UTC.
+    /// When it happened, in the time zone of the reader or in UTC.
     pub time: Option<String>,
+    /// The factors that were added or removed.
+    pub factors: Vec<MailFactor>,
     /// The address that the account has now.
     pub new_address: Option<String>,
     /// The account identifier, if the reader may not know which account it is about.
     pub account_id: Option<String>,
+}
+
+/// A factor that a notice names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MailFactor {
+    /// `passkey`, `totp` or `recovery_codes`.
+    pub kind: String,
+    /// The name that the user gave it; empty if the user gave none.
+    pub name: String,
+}
+
+impl MailFactor {
+    fn in_words(&self, text: &Text<'_>) -> String {
+        let kind = match self.kind.as_str() {
+            "totp" => text.factor_totp,
+            "recovery_codes" => text.factor_recovery_codes,
+            _ => text.factor_passkey,
+        };
+        if self.name.is_empty() {
+            kind.to_owned()
+        } else {
+            format!("{kind}: {}", self.name)
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -220,15 +246,21 @@ impl Mail {
                 MailKind::SignUp | MailKind::SignIn | MailKind::ResetPassword
             );
             let expires = code || kind == MailKind::Invitation;
-            let is_sign_in = kind == MailKind::NewDevice;
+            let is_of_factor = matches!(kind, MailKind::FactorAdded | MailKind::FactorRemoved);
+            let has_browser = is_of_factor || matches!(kind, MailKind::NewDevice | MailKind::PasswordChanged);
+            let factor = MailFactor {
+                kind: "passkey".to_owned(),
+                name: "Firefox (Linux)".to_owned(),
+            };
             Self {
                 kind,
                 link: (kind != MailKind::Test).then_some(link),
                 code: code.then(|| "402817".to_owned()),
                 expires: expires.then(|| "2026-11-28 09:30 UTC".to_owned()),
-                device: is_sign_in.then(|| "Firefox, Linux".to_owned()),
-                network: is_sign_in.then(|| "203.0.113.7".to_owned()),
+                device: has_browser.then(|| "Firefox, Linux".to_owned()),
+                network: has_browser.then(|| "203.0.113.7".to_owned()),
                 time: kind.is_notice().then(|| "2026-11-26 09:30 UTC".to_owned()),
+                factors: if is_of_factor { vec![factor] } else { Vec::new() },
                 new_address: (kind == MailKind::AddressChanged).then(|| "alice@example.org".to_owned()),
                 account_id: (kind == MailKind::VerifyAddress).then(|| "alice@example.com".to_owned()),
             }
@@ -242,17 +274,20 @@ impl Mail {
     }
 
     /// What happened, as labels and values.
-    fn facts<'a>(&'a self, text: &Text<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
+    fn facts<'a>(&'a self, text: &Text<'a>) -> impl Iterator<Item = (&'a str, String)> {
         let device = self.device.as_deref().map(|device| match device {
-            "" => text.account_unknown_device,
-            device => device,
+            "" => text.account_unknown_device.to_owned(),
+            device => device.to_owned(),
         });
+        let factors = self.factors.iter().map(|factor| factor.in_words(text));
+        let factors = factors.collect::<Vec<_>>().join(", ");
         [
-            (text.user_name, self.account_id.as_deref()),
-            (text.mail_new_address, self.new_address.as_deref()),
+            (text.user_name, self.account_id.clone()),
+            (text.mail_new_address, self.new_address.clone()),
+            (text.mail_factor, Some(factors).filter(|named| !named.is_empty())),
             (text.mail_device, device),
-            (text.mail_network, self.network.as_deref()),
-            (text.mail_time, self.time.as_deref()),
+            (text.mail_network, self.network.clone()),
+            (text.mail_time, self.time.clone()),
         ]
         .into_iter()
         .filter_map(|(label, value)| Some((label, value?)))
@@ -394,10 +429,11 @@ impl Mail {
         context.text("link", &optional(&self.link));
         context.text("code", &optional(&self.code));
         context.text("expires", &optional(&self.expires));
+        let facts: Vec<_> = self.facts(text).collect();
+        let facts = facts.iter();
         context.list(
             "facts",
-            self.facts(text)
-                .map(|(name, value)| [("name", name), ("value", value)]),
+            facts.map(|(name, value)| [("name", *name), ("value", value.as_str())]),
         );
         context.text("accent", &style.light.accent);
         context.text("on_accent", &style.light.on_accent);

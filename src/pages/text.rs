@@ -271,6 +271,7 @@ sentences! {
     mail_link: Plain, "Before the link.";
     mail_code: Plain, "Before the code.";
     mail_expires: Place, "`{}` is a time.";
+    mail_factor: Plain, "Label, before the factors that were added or removed.";
     mail_device: Plain, "Label.";
     mail_network: Plain, "Label.";
     mail_time: Plain, "Label.";

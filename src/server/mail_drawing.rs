@@ -5,8 +5,8 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::config::mail::Mail as MailSettings;
 use crate::flow::Core;
-use crate::mail::{Content, Letter, MailParts, Message};
-use crate::pages::mail::{Mail, MailKind};
+use crate::mail::{Content, Letter, MailParts, Message, NoticedFactor, Origin};
+use crate::pages::mail::{Mail, MailFactor, MailKind};
 use crate::themes::mail::RenderedMail;
 use crate::themes::theme_set::Themes;
 
@@ -41,7 +41,7 @@ pub(crate) fn draw(core: &Core, themes: &Themes, message: &Message) -> RenderedM
     } else {
         theme.locale(languages, None)
     };
-    theme.draw_mail(&mail_of(&message.content), locale)
+    theme.draw_mail(&mail_of(&message.content, message.zone.as_deref()), locale)
 }
 
 /// Writes the mail as it is sent.
@@ -66,7 +66,8 @@ pub(crate) fn compose(
     })
 }
 
-fn mail_of(content: &Content) -> Mail {
+fn mail_of(content: &Content, zone: Option<&str>) -> Mail {
+    let told = |at: Timestamp| Some(at.in_zone(zone));
     let mail = Mail {
         kind: kind(content),
         ..Mail::default()
@@ -94,12 +95,12 @@ fn mail_of(content: &Content) -> Mail {
         } => Mail {
             link: Some(link),
             code: Some(code),
-            expires: expires_at.map(Timestamp::in_utc),
+            expires: expires_at.and_then(told),
             ..mail
         },
         Content::Invitation { link, expires_at } => Mail {
             link: Some(link),
-            expires: Some(expires_at.in_utc()),
+            expires: told(expires_at),
             ..mail
         },
         Content::ResetPassword {
@@ -109,7 +110,7 @@ fn mail_of(content: &Content) -> Mail {
         } => Mail {
             link: Some(link),
             code,
-            expires: Some(expires_at.in_utc()),
+            expires: told(expires_at),
             ..mail
         },
         Content::NewDevice {
@@ -121,27 +122,61 @@ fn mail_of(content: &Content) -> Mail {
             link: Some(link),
             device: Some(device.unwrap_or_default()),
             network: address.map(|address| address.to_string()),
-            time: Some(at.in_utc()),
+            time: told(at),
             ..mail
         },
-        Content::PasswordChanged { at, link }
-        | Content::FactorAdded { at, link }
-        | Content::FactorRemoved { at, link } => Mail {
+        Content::PasswordChanged { at, from, link } => Mail {
             link: Some(link),
-            time: Some(at.in_utc()),
-            ..mail
+            time: told(at),
+            ..done_from(from, mail)
+        },
+        Content::FactorAdded {
+            at,
+            from,
+            factors,
+            link,
+        }
+        | Content::FactorRemoved {
+            at,
+            from,
+            factors,
+            link,
+        } => Mail {
+            link: Some(link),
+            time: told(at),
+            factors: factors.into_iter().map(mail_factor).collect(),
+            ..done_from(from, mail)
         },
         Content::FactorsEnd { at, link } => Mail {
             link,
-            time: Some(at.in_utc()),
+            time: told(at),
             ..mail
         },
         Content::AddressChanged { to, at, link } => Mail {
             link,
-            time: Some(at.in_utc()),
+            time: told(at),
             new_address: Some(to),
             ..mail
         },
+    }
+}
+
+/// The mail, with the browser in which it was done.
+fn done_from(from: Option<Origin>, mail: Mail) -> Mail {
+    let Some(Origin { device, address }) = from else {
+        return mail;
+    };
+    Mail {
+        device: Some(device.unwrap_or_default()),
+        network: address.map(|address| address.to_string()),
+        ..mail
+    }
+}
+
+fn mail_factor(factor: NoticedFactor) -> MailFactor {
+    MailFactor {
+        kind: factor.kind,
+        name: factor.name,
     }
 }
 
@@ -188,14 +223,19 @@ mod tests {
             },
             Content::PasswordChanged {
                 at,
+                from: None,
                 link: link.clone(),
             },
             Content::FactorAdded {
                 at,
+                from: None,
+                factors: Vec::new(),
                 link: link.clone(),
             },
             Content::FactorRemoved {
                 at,
+                from: None,
+                factors: Vec::new(),
                 link: link.clone(),
             },
             Content::FactorsEnd { at, link: None },
@@ -215,6 +255,7 @@ mod tests {
         let message = |languages: Option<&str>| Message {
             to: "bob@example.com".to_owned(),
             languages: languages.map(str::to_owned),
+            zone: None,
             client_id: Some("unknown".to_owned()),
             content: Content::NewDevice {
                 device: None,

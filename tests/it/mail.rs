@@ -65,6 +65,7 @@ impl Mailing {
         let message = Message {
             to: to.to_owned(),
             languages: Some("en".to_owned()),
+            zone: None,
             client_id: None,
             content: Content::SignUp {
                 link: LINK.to_owned(),
@@ -195,6 +196,7 @@ async fn a_mail_that_nobody_is_to_get_leaves_the_outbox_and_is_not_sent() {
     let message = Message {
         to: "nobody@example.com".to_owned(),
         languages: None,
+        zone: None,
         client_id: None,
         content: Content::Test,
     };
@@ -484,6 +486,7 @@ async fn a_thousand_mails_go_out_while_people_sign_in() {
             let message = Message {
                 to: format!("user-{number}@example.com"),
                 languages: None,
+                zone: None,
                 client_id: None,
                 content: Content::Test,
             };
@@ -507,6 +510,28 @@ async fn a_thousand_mails_go_out_while_people_sign_in() {
         catcher.connections() < 200,
         "{} connections",
         catcher.connections()
+    );
+    mailing.end().await;
+}
+
+/// The notice of a new browser, as a person in Brussels who reads German gets it.
+#[tokio::test]
+async fn a_notice_says_when_in_the_time_zone_of_the_reader() {
+    let catcher = MailCatcher::start(Manner::default());
+    let server = Server::start_with(|policy| policy.sends_mail = true).await;
+    let acme = server.client("acme").await;
+    let in_german = |user: &mut idsvc::identity::User| {
+        user.claims.insert("locale".to_owned(), "de".into());
+    };
+    let alice = server.user_with("alice", in_german).await;
+    let mailing = Mailing::with_server(server, &catcher.url());
+    acme.code(&alice.browser()).await;
+    until(async || catcher.taken().len() == 1).await;
+    let data = catcher.taken()[0].data.clone();
+    let now = mailing.server.clock.now();
+    assert!(
+        data.contains(&format!("Zeit: {}", now.in_zone(Some("Europe/Brussels")))),
+        "{data}"
     );
     mailing.end().await;
 }

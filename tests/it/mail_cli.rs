@@ -44,6 +44,7 @@ fn cause(service: &Service, at: Timestamp) {
     let message = Message {
         to: "bob@example.com".to_owned(),
         languages: None,
+        zone: None,
         client_id: None,
         content: Content::ResetPassword {
             link: "https://id.example.com/reset?t=1".to_owned(),

@@ -152,6 +152,7 @@ async fn put_mail(core: &Core) {
     let message = Message {
         to: "bob@example.com".to_owned(),
         languages: None,
+        zone: None,
         client_id: None,
         content: Content::Test,
     };

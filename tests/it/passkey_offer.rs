@@ -1,5 +1,6 @@
 //! A passkey is offered after a sign-in with a password, in a browser that can keep one. The sign-in goes on in any case.
 
+use idsvc::mail::Content;
 use idsvc::oauth::client::ConsentRequirement;
 use idsvc::pages::text::EN;
 
@@ -234,4 +235,53 @@ async fn a_user_who_signs_out_while_a_passkey_is_offered_signs_in_again() {
     let answer = page.browser().submit(&form).await;
     assert_eq!(answer.page(), "/login", "{}", answer.text());
     assert!(server.factors_of(&alice).is_empty());
+}
+
+/// Both are in one mail: the notice of the sign-in waits for the answer to the offer.
+#[tokio::test]
+async fn a_new_browser_and_the_passkey_that_it_was_offered_are_told_by_one_mail() {
+    let server = Server::start_with(|policy| policy.sends_mail = true).await;
+    let (acme, alice) = (server.client("acme").await, server.user("alice").await);
+    let page = offered(&alice, &acme).await;
+    let (_passkey, form) = creation(&page, &alice);
+    assert!(is_signed_in(&page.browser().submit(&form).await));
+    let notice = server.mail().await;
+    let Content::FactorAdded { factors, from, .. } = &notice.message.content else {
+        panic!("{notice:?}")
+    };
+    assert!(factors[0].kind == "passkey" && from.is_some(), "{notice:?}");
+    // The link undoes both.
+    let question = server.browser().visit(&notice.link()).await;
+    question.browser().submit(&question.forms()[0]).await;
+    assert!(server.factors_of(&alice).is_empty());
+    assert_eq!(page.browser().fetch("/account").await.status, 303);
+}
+
+#[tokio::test]
+async fn a_new_browser_is_told_by_mail_if_no_passkey_is_created() {
+    let server = Server::start_with(|policy| policy.sends_mail = true).await;
+    let (acme, alice) = (server.client("acme").await, server.user("alice").await);
+    let page = offered(&alice, &acme).await;
+    page.decide("later").await;
+    let notice = server.mail().await;
+    assert!(
+        matches!(notice.message.content, Content::NewDevice { .. }),
+        "{notice:?}"
+    );
+}
+
+/// A sign-in that was told before is not taken back.
+#[tokio::test]
+async fn a_passkey_that_is_added_later_is_told_by_a_mail_of_its_own() {
+    let server = Server::start_with(|policy| policy.sends_mail = true).await;
+    let (acme, alice) = (server.client("acme").await, server.user("alice").await);
+    let page = offered(&alice, &acme).await;
+    assert_eq!(server.mails().await.len(), 1, "the notice was sent");
+    let (_passkey, form) = creation(&page, &alice);
+    assert!(is_signed_in(&page.browser().submit(&form).await));
+    let notice = server.mail().await;
+    assert!(
+        matches!(notice.message.content, Content::FactorAdded { .. }),
+        "{notice:?}"
+    );
 }

@@ -85,12 +85,18 @@ async fn where_it_is_required_a_second_factor_is_set_up_in_the_sign_in() {
         (&id["amr"], &id["acr"]),
         (&json!(["pwd", "otp", "mfa"]), &json!("2"))
     );
-    let mails = server.mails().await;
-    let is_notice = |content: &Content| matches!(content, Content::FactorAdded { .. });
-    let notice = mails
-        .iter()
-        .find(|mail| is_notice(&mail.message.content))
-        .unwrap();
+    // One sign-in in a new browser, with a new app: one mail, which says all of it.
+    let notice = server.mail().await;
+    let Content::FactorAdded { from, factors, .. } = &notice.message.content else {
+        panic!("{notice:?}")
+    };
+    let kinds: Vec<_> = factors.iter().map(|factor| factor.kind.as_str()).collect();
+    assert_eq!(kinds, ["totp", "recovery_codes"]);
+    assert!(
+        from.as_ref().is_some_and(|from| from.address.is_some()),
+        "{notice:?}"
+    );
+    assert_eq!(notice.message.zone.as_deref(), Some("Europe/Brussels"));
     // From then on the factor is asked for.
     let asked = half(&alice, &acme).await;
     assert_eq!(asked.heading(), EN.second_factor_title);

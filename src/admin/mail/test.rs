@@ -63,6 +63,7 @@ pub fn test_message(to: &str) -> Message {
     Message {
         to: to.to_owned(),
         languages: None,
+        zone: None,
         client_id: None,
         content: Content::Test,
     }

@@ -66,6 +66,7 @@ impl Operation for InviteUser {
         let mail = Message {
             to: to.clone(),
             languages: None,
+            zone: None,
             client_id: client_id.clone(),
             content: content(link.address(&core.policy.issuer)),
         };

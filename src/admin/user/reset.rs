@@ -53,6 +53,7 @@ impl Operation for ResetUser {
         let mail = email.map(|to| Message {
             to,
             languages: user.language(),
+            zone: user.zone(),
             client_id: None,
             content: Content::ResetPassword {
                 link: link.address(&core.policy.issuer),

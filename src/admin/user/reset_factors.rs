@@ -4,10 +4,9 @@ use super::{FactorView, UserFactors, find};
 use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult};
 use crate::flow::factor_wait::{end_wait, record_end};
-use crate::flow::factors::remove_all;
+use crate::flow::factors::{of_user, remove_all};
 use crate::flow::failed_passwords;
 use crate::flow::notice::DrawnNotice;
-use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::tables::USERS;
@@ -30,9 +29,10 @@ impl Operation for ResetFactors {
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<UserFactors>> {
         let (core, now) = (admin.core, admin.core.clock.now());
         let user = admin.read(|snapshot| find(snapshot, &self.who)).await?;
-        let content = |link| Content::FactorRemoved { at: now, link };
-        let notice = DrawnNotice::draw(core, &user, content, now)?;
         let uuid = user.uuid;
+        let present = admin.read(|snapshot| Ok(of_user(snapshot, uuid)?)).await?;
+        let present = present.iter().map(|(_, factor)| factor);
+        let notice = DrawnNotice::of_removed(core, &user, None, present, now)?;
         let write = admin.write(Self::NAME, move |tx| {
             failed_passwords::reset_second_step(tx, uuid)?;
             let removed = remove_all(tx, uuid)?;

@@ -18,7 +18,6 @@ use crate::flow::login::session::{
 use crate::flow::notice::DrawnNotice;
 use crate::flow::{Core, Failure, factors, failed_passwords};
 use crate::identity::{Factor, SecondFactor, User};
-use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::password::PasswordProblem;
@@ -100,13 +99,21 @@ async fn try_change(
         .passwords
         .hash(typed.chosen.clone(), core.random.bytes())
         .await?;
-    let changed = |link| Content::PasswordChanged { at: now, link };
-    let notice = DrawnNotice::draw(core, &live.user, changed, now)?;
-    let removal = |link| Content::FactorRemoved { at: now, link };
+    let notice = DrawnNotice::of_new_password(core, &live.user, browser, now)?;
     let removal = if typed.removed.is_empty() {
         None
     } else {
-        DrawnNotice::draw(core, &live.user, removal, now)?
+        let uuid = live.user.uuid;
+        let present = core
+            .store
+            .read(|snapshot| factors::of_user(snapshot, uuid))
+            .await?;
+        let last_set_at = live.user.password_set_at();
+        let removed = factors::chosen_of(present, |id, factor| {
+            factor.added_at > last_set_at && typed.removed.contains(&id)
+        });
+        let removed = removed.iter().map(|(_, factor)| factor);
+        DrawnNotice::of_removed(core, &live.user, Some(browser), removed, now)?
     };
     let drawn = DrawnSession::draw(core, browser);
     let slot = drawn.slot();

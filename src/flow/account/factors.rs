@@ -20,7 +20,6 @@ use crate::flow::{Core, Failure, failed_passwords};
 use crate::identity::{
     AuthenticationLevel, Factor, FactorKind, GeneratedCodes, RecoveryCodes, SecondFactor, Session,
 };
-use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
@@ -118,10 +117,12 @@ pub async fn confirm_totp(
     let Some(new) = setup.confirm(core, user, &form.code, now) else {
         return Ok(ActionResult::Done(TotpConfirmation::Wrong(Box::new(setup))));
     };
-    let notice = added_notice(core, &live, new.ids(), now)?;
-    let new_id = new.id;
-    let is_there = move |snapshot: &dyn Snapshot| FACTORS.contains(snapshot, &(user, new_id));
-    if core.store.read(is_there).await? {
+    let present = core
+        .store
+        .read(|snapshot| factors::of_user(snapshot, user))
+        .await?;
+    let notice = added_notice(core, &live, browser, &new.beside(&present), now)?;
+    if present.iter().any(|(id, _)| *id == new.id) {
         return Ok(ActionResult::Done(TotpConfirmation::Added(Vec::new())));
     }
     let added = act_with_proof(
@@ -142,7 +143,7 @@ pub async fn confirm_totp(
             };
             failed_passwords::reset_second_step(tx, user)?;
             raise(tx, &live, now)?;
-            notice.iter().try_for_each(|notice| notice.put(tx))?;
+            put_added(tx, notice.as_ref(), &live)?;
             Ok(ActionResult::Done(Some((true, needs_codes))))
         },
     )
@@ -190,12 +191,24 @@ fn draw_codes(core: &Core, now: Timestamp) -> (Uuid, CodeTexts, Factor) {
 pub(super) fn added_notice(
     core: &Core,
     live: &LiveSession,
-    added: Vec<Uuid>,
+    browser: &Browser,
+    added: &[(Uuid, &Factor)],
     now: Timestamp,
 ) -> Result<Option<DrawnNotice>, StoreError> {
-    let content = |link| Content::FactorAdded { at: now, link };
-    let notice = DrawnNotice::draw(core, &live.user, content, now)?;
-    Ok(notice.map(|notice| notice.in_session(live.id).adding(added)))
+    let notice = DrawnNotice::of_added(core, &live.user, browser, added, now)?;
+    Ok(notice.map(|notice| notice.in_session(live.id)))
+}
+
+/// Stores this notice, in place of that of the sign-in if it waits.
+pub(super) fn put_added(
+    tx: &mut dyn Tx,
+    notice: Option<&DrawnNotice>,
+    live: &LiveSession,
+) -> Result<(), StoreError> {
+    match notice {
+        Some(notice) => notice.put_in_place_of_waiting(tx, live.id, live.session.created_at),
+        None => Ok(()),
+    }
 }
 
 /// Replaces the recovery codes of a user who has another factor. Returns the new ones; none if the user has no other
@@ -211,7 +224,7 @@ pub async fn renew_recovery_codes(
     };
     let user = live.user.uuid;
     let (id, texts, codes) = draw_codes(core, now);
-    let notice = added_notice(core, &live, vec![id], now)?;
+    let notice = added_notice(core, &live, browser, &[(id, &codes)], now)?;
     let name = "renew_recovery_codes";
     let renewed = act_with_proof(core, browser, proof, name, now, move |tx, live, proven| {
         if live.user.uuid != user || !is_enough(&*tx, &live, proven)? {
@@ -226,7 +239,7 @@ pub async fn renew_recovery_codes(
             factors::remove(tx, user, *old, factor)?;
         }
         factors::put(tx, user, id, &codes)?;
-        notice.iter().try_for_each(|notice| notice.put(tx))?;
+        put_added(tx, notice.as_ref(), &live)?;
         Ok(ActionResult::Done(true))
     })
     .await?;
@@ -254,8 +267,13 @@ pub async fn remove_factor(
         return Ok(ActionResult::SignInRequired);
     };
     let user = live.user.uuid;
-    let content = |link| Content::FactorRemoved { at: now, link };
-    let notice = DrawnNotice::draw(core, &live.user, content, now)?;
+    let present = core
+        .store
+        .read(|snapshot| factors::of_user(snapshot, user))
+        .await?;
+    let removed = factors::chosen_of(present, |found, _| found == id);
+    let removed = removed.iter().map(|(_, factor)| factor);
+    let notice = DrawnNotice::of_removed(core, &live.user, Some(browser), removed, now)?;
     let notice = notice.map(|notice| notice.in_session(live.id));
     let removed = act_with_proof(
         core,

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::factors::{added_notice, is_enough, may_change};
+use super::factors::{added_notice, is_enough, may_change, put_added};
 use super::present_proof::PresentProof;
 use super::{ActionResult, act_with_proof};
 use crate::clock::Timestamp;
@@ -81,7 +81,7 @@ pub async fn add_passkey(
     let id = core.random.uuid_v7(core.clock.since_epoch());
     let credential_id = credential.id.clone();
     let factor = factor(credential, &new.response, &live, now);
-    let notice = added_notice(core, &live, vec![id], now)?;
+    let notice = added_notice(core, &live, browser, &[(id, &factor)], now)?;
     let was_used_before = |snapshot: &dyn Snapshot| was_used(snapshot, replay_key, now);
     if core.store.read(was_used_before).await? {
         return Ok(ActionResult::Done(PasskeyAddition::ChallengeOver));
@@ -107,7 +107,7 @@ pub async fn add_passkey(
                 return Ok(ActionResult::Done(PasskeyAddition::Full));
             }
             record_use(tx, replay_key)?;
-            notice.iter().try_for_each(|notice| notice.put(tx))?;
+            put_added(tx, notice.as_ref(), &live)?;
             Ok(ActionResult::Done(PasskeyAddition::Added))
         },
     )

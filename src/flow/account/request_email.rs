@@ -69,6 +69,7 @@ pub async fn request_email(
     let message = Message {
         to: email,
         languages: Some(typed.language),
+        zone: live.user.zone(),
         client_id: None,
         content: Content::VerifyAddress {
             account_id: name_in_mails(&live.user).map(str::to_owned),

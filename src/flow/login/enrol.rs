@@ -11,7 +11,6 @@ use crate::flow::notice::DrawnNotice;
 use crate::flow::totp_setup::TotpSetup;
 use crate::flow::{Core, Failure, failed_passwords};
 use crate::identity::SecondFactor;
-use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::tables::USERS;
@@ -57,9 +56,7 @@ pub async fn enrol(
     let Some(new) = setup.confirm(core, user, typed, now) else {
         return Ok(SecondStep::Wrong);
     };
-    let content = |link| Content::FactorAdded { at: now, link };
-    let notice = DrawnNotice::draw(core, &pending.user, content, now)?;
-    let notice = notice.map(|notice| notice.adding(new.ids()));
+    let notice = DrawnNotice::of_added(core, &pending.user, browser, &new.beside(&pending.factors), now)?;
     let event = event_after(core, browser, pending, SecondFactor::Totp, now)?;
     let accepts_passkeys = login.purpose.accepts_passkeys();
     let identify: Identify = Box::new(move |tx| {

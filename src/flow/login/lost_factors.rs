@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::pending_sign_in::PendingSignIn;
 use super::session::AuthenticationEvent;
 use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
 use crate::flow::factor_wait::end_wait;
 use crate::flow::notice::DrawnNotice;
 use crate::flow::outbox::DrawnMail;
@@ -94,6 +95,7 @@ fn mail_to_account_id(core: &Core, user: &User, now: Timestamp) -> Result<Option
     let message = Message {
         to,
         languages: user.language(),
+        zone: user.zone(),
         client_id: None,
         content: Content::FactorsEnd { at: now, link: None },
     };
@@ -101,21 +103,29 @@ fn mail_to_account_id(core: &Core, user: &User, now: Timestamp) -> Result<Option
 }
 
 /// The notice that a sign-in with the password removes the factors. `None` if the user does not wait for that.
-pub(in crate::flow) fn removal_notice(
+pub(in crate::flow) async fn removal_notice(
     core: &Core,
     user: &User,
+    browser: &Browser,
     now: Timestamp,
 ) -> Result<Option<Box<DrawnNotice>>, StoreError> {
-    if user.factors_end(now).is_none() {
+    let Some(end) = user.factors_end(now) else {
         return Ok(None);
-    }
-    let content = |link| Content::FactorRemoved { at: now, link };
-    Ok(DrawnNotice::draw(core, user, content, now)?.map(Box::new))
+    };
+    let uuid = user.uuid;
+    let present = core
+        .store
+        .read(|snapshot| factors::of_user(snapshot, uuid))
+        .await?;
+    let removed = factors::chosen_of(present, |_, factor| factor.added_at + WAIT <= end);
+    let removed = removed.iter().map(|(_, factor)| factor);
+    let notice = DrawnNotice::of_removed(core, user, Some(browser), removed, now)?;
+    Ok(notice.map(Box::new))
 }
 
 /// Ends a wait in the transaction of a sign-in: a factor ends it, or that it may begin, and after it the password removes
 /// the factors that were there when it began. A wait that nobody has used for a week is void. What ended is added to the
-/// proof.
+/// proof. Returns whether the notice of the removal was stored.
 pub(super) fn settle(
     tx: &mut dyn Tx,
     user: &mut User,
@@ -123,7 +133,8 @@ pub(super) fn settle(
     removal: Option<&DrawnNotice>,
     event: &AuthenticationEvent,
     now: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
+    let mut is_told = false;
     let shows_factor = event.factor.is_passkey()
         || matches!(
             event.second_factor,
@@ -137,11 +148,12 @@ pub(super) fn settle(
             let removed = factors::remove_these(tx, user.uuid, |_, factor| factor.added_at + WAIT <= end)?;
             if !removed.is_empty() {
                 removal.iter().try_for_each(|notice| notice.put(tx))?;
+                is_told = removal.is_some();
             }
             proof.add_factors(removed);
             "over"
         }
-        _ => return Ok(()),
+        _ => return Ok(false),
     };
     if user.factors_end_at.is_some() || user.secured_at.is_some() {
         if end_wait(user) {
@@ -149,5 +161,5 @@ pub(super) fn settle(
         }
         USERS.put(tx, &user.uuid, user)?;
     }
-    Ok(())
+    Ok(is_told)
 }

@@ -116,7 +116,7 @@ async fn verify_password(
     } else {
         None
     };
-    let removal = lost_factors::removal_notice(core, user, now)?;
+    let removal = lost_factors::removal_notice(core, user, browser, now).await?;
     let event = AuthenticationEvent {
         name: Some(credentials.name.clone()),
         notice,

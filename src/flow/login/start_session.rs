@@ -154,7 +154,7 @@ pub(in crate::flow) async fn start_session(
             let Identified {
                 user, proof, removal, ..
             } = &mut identified;
-            lost_factors::settle(tx, user, proof, removal.as_deref(), &event, now)?;
+            let is_told = lost_factors::settle(tx, user, proof, removal.as_deref(), &event, now)?;
             let (rule, user) = (policy.accounts.second_factor, &identified.user);
             let is_required =
                 second_factor_rule::is_required(&*tx, user, &purpose, rule, &remembered, &event)?;
@@ -177,9 +177,6 @@ pub(in crate::flow) async fn start_session(
                 device: browser.device.clone(),
             };
             let started = session::start(tx, previous, session_slot, new, lifetimes, now)?;
-            for notice in event.notice.iter().chain(identified.notice.as_deref()) {
-                notice.clone().in_session(started.id).put(tx)?;
-            }
             let live = LiveSession {
                 id: started.id,
                 session: started.session,
@@ -199,8 +196,19 @@ pub(in crate::flow) async fn start_session(
                 client_lookup: &client_lookup,
                 issuer: &issuer,
             };
+            let step = passkey_offer::or_next_step(tx, &policy, sign_in, now)?;
+            // One sign-in brings one mail. That of a factor says where it was added, and ends the session too.
+            let of_device = event.notice.as_ref().filter(|_| !is_told);
+            let notice = identified.notice.as_deref().or(of_device);
+            let notice = notice.map(|notice| notice.clone().in_session(live.id));
+            if let Some(notice) = notice {
+                match step {
+                    StepResult::OfferPasskey => notice.put_waiting(tx, live.id, now)?,
+                    _ => notice.put(tx)?,
+                }
+            }
             Ok(Written::Session(Box::new(WrittenSession {
-                step: passkey_offer::or_next_step(tx, &policy, sign_in, now)?,
+                step,
                 session: live.id,
                 identified,
                 ended: started.ended,

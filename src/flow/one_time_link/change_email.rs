@@ -140,9 +140,11 @@ async fn draw_notice(
         event: Some(event),
     };
     let link = DrawnLink::draw(core, purpose, at + OneTimeLink::NOTICE_LIFETIME);
+    let user = users::find(core, user).await?;
     let message = Message {
         to: previous,
-        languages: users::find(core, user).await?.and_then(|user| user.language()),
+        languages: user.as_ref().and_then(User::language),
+        zone: user.as_ref().and_then(User::zone),
         client_id: None,
         content: Content::AddressChanged {
             to,

@@ -271,6 +271,7 @@ async fn send(
     let message = Message {
         to: to.unwrap_or_else(|| request.recipient.to_owned()),
         languages: Some(request.language.clone()),
+        zone: None,
         client_id: login.transaction.purpose.client_id().map(ToOwned::to_owned),
         content: content(link.address(&core.policy.issuer), code.to_string()),
     };

@@ -14,7 +14,6 @@ use crate::flow::notice::DrawnNotice;
 use crate::flow::users::{EndedByProof, end_sessions_and_families};
 use crate::flow::{Failure, failed_passwords, users};
 use crate::identity::{AuthenticationMethod, LinkPurpose, OneTimeLink, SecondFactor, User};
-use crate::mail::Content;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::password::PasswordHash;
@@ -45,13 +44,8 @@ pub(super) async fn reset_password(
         second_factor,
         ..AuthenticationEvent::by_password(now)
     };
-    let notice = DrawnNotice::draw(
-        core,
-        &user,
-        |link| Content::PasswordChanged { at: now, link },
-        now,
-    )?;
-    let removal = lost_factors::removal_notice(core, &user, now)?;
+    let notice = DrawnNotice::of_new_password(core, &user, at.browser, now)?;
+    let removal = lost_factors::removal_notice(core, &user, at.browser, now).await?;
     let (secret, transaction) = (secret.clone(), login.transaction.id);
     let identify: Identify = Box::new(move |tx| {
         let is_here = |link: &OneTimeLink| link.was_mailed_or_requested_in(transaction);

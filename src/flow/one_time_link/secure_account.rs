@@ -72,7 +72,9 @@ pub async fn secure_account(
     else {
         return Ok(false);
     };
-    let language = users::find(core, user).await?.and_then(|user| user.language());
+    let reader = users::find(core, user).await?;
+    let language = reader.as_ref().and_then(User::language);
+    let zone = reader.as_ref().and_then(User::zone);
     let expires_at = now + OneTimeLink::OPERATOR_LIFETIME;
     let reset = LinkPurpose::ResetPassword {
         user,
@@ -83,6 +85,7 @@ pub async fn secure_account(
     let message = Message {
         to: email.clone(),
         languages: language.clone(),
+        zone: zone.clone(),
         client_id: None,
         content: Content::ResetPassword {
             link: reset_link.address(&core.policy.issuer),
@@ -95,6 +98,7 @@ pub async fn secure_account(
     let to_replaced = replaced_by.map(|to| Message {
         to,
         languages: language,
+        zone,
         client_id: None,
         content: Content::AddressChanged {
             to: email.clone(),

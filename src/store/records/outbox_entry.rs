@@ -1,6 +1,7 @@
 //! What waits to be sent to another system.
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::store::record::Record;
@@ -19,6 +20,9 @@ pub struct OutboxEntry {
     pub sealed: String,
     /// When it was put into the outbox.
     pub created_at: Timestamp,
+    /// The session whose sign-in it tells, if another notice of the session may replace it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Uuid>,
 }
 
 /// How a message is sent.
@@ -33,7 +37,7 @@ pub enum Channel {
 
 impl OutboxEntry {
     /// The context that the message of an entry is sealed with.
-    pub fn context(id: uuid::Uuid) -> String {
+    pub fn context(id: Uuid) -> String {
         format!("outbox/{id}")
     }
 }
