@@ -24,7 +24,7 @@ impl Operation for RevokeSecret {
 
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<ClientView>> {
         let (id, now) = (self.id, admin.core.clock.now());
-        change::<Self>(admin, self.client_id, move |_, client| {
+        let revoke = change::<Self>(admin, self.client_id, move |_, client| {
             let is_known = client
                 .secrets
                 .iter()
@@ -45,7 +45,7 @@ impl Operation for RevokeSecret {
             }
             client.fit_methods_to_secrets();
             Ok(())
-        })
-        .await
+        });
+        Ok(revoke.await?.view_only())
     }
 }
