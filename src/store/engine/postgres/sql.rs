@@ -241,11 +241,9 @@ BEGIN
 IF current_setting('transaction_isolation') <> 'read committed' THEN
   RAISE EXCEPTION 'idsvc commits in read committed transactions only' USING ERRCODE = 'invalid_transaction_state';
 END IF;
-FOR i IN 1 .. cardinality(lock_hashes) LOOP
-  IF lock_is_exclusive[i] THEN PERFORM pg_advisory_xact_lock(lock_hashes[i]);
-  ELSE PERFORM pg_advisory_xact_lock_shared(lock_hashes[i]);
-  END IF;
-END LOOP;
+-- One function scan returns the elements in their order, and the locks are taken row by row.
+PERFORM CASE WHEN l.is_exclusive THEN pg_advisory_xact_lock(l.hash) ELSE pg_advisory_xact_lock_shared(l.hash) END
+  FROM unnest(lock_hashes, lock_is_exclusive) l(hash, is_exclusive);
 IF is_sent_again THEN
   -- A batch that is stored is written again, so that this transaction waits for the standby too.
   UPDATE idsvc.batches b SET at = b.at WHERE b.id = batch RETURNING b.failed INTO failed;

@@ -9,10 +9,11 @@ mod postgres;
 #[expect(dead_code, reason = "the integration tests use the rest")]
 mod shared_store;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
+use self::postgres::{Cluster, Psql, until};
 pub(in crate::store::engine) use self::shared_store::address;
 use super::DatabaseLoad;
 use crate::store::catalog_use::note_miss;
@@ -21,7 +22,7 @@ use crate::store::engine::{Snapshot, Tx};
 use crate::store::record::Record;
 use crate::store::schema::{Schema, meta_put, stored};
 use crate::store::table::Table;
-use crate::store::{CatalogUpdate, ChangedRows, OpenError, Options, Store, StoreError};
+use crate::store::{Address, CatalogUpdate, ChangedRows, OpenError, Options, Store, StoreError};
 
 const NUMBERS: Table<String, u32> = Table::new(2, "numbers");
 
@@ -204,6 +205,49 @@ fn a_row_that_takes_the_place_of_a_removed_one_is_noticed() {
         Ok(first)
     });
     assert_eq!(first.unwrap().as_deref(), Some("b"));
+}
+
+/// Otherwise two commits could wait for each other.
+#[test]
+fn a_commit_takes_its_locks_one_after_the_other_in_their_order() {
+    let database = Cluster::shared().database("locks");
+    Store::migrate(&Address::parse(&database.url()).unwrap()).unwrap();
+    let function = database.sql("SELECT oid::regproc FROM pg_proc WHERE proname LIKE 'commit_%'");
+    database.sql(&format!("ALTER FUNCTION {function} SET lock_timeout = '1min'"));
+    let locks = (1..=200).map(|lock: i64| lock.to_string()).collect::<Vec<_>>();
+    let is_exclusive = (1..=200)
+        .map(|lock| if lock % 3 == 0 { "t" } else { "f" })
+        .collect::<Vec<_>>();
+    let (locks, is_exclusive) = (locks.join(","), is_exclusive.join(","));
+    let nothing = ", '{}'".repeat(17);
+    let commit = format!("SELECT {function}('', false, '{{{locks}}}', '{{{is_exclusive}}}'{nothing})");
+    let mut holder = Psql::open(&database.url());
+    holder.run("SELECT pg_advisory_lock(150)").unwrap();
+    thread::scope(|scope| {
+        let committed = scope.spawn(|| database.sql(&commit));
+        let others = "FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        let holder = Mutex::new(holder);
+        let ask = |what: &str| {
+            holder
+                .lock()
+                .unwrap()
+                .run(&format!("SELECT {what} {others}"))
+                .unwrap()
+        };
+        let waits_for = || ask("string_agg(objid::text, ' ') FILTER (WHERE NOT granted)");
+        until(|| waits_for() == "150", waits_for);
+        assert_eq!(
+            ask("count(*) || ' ' || max(objid::int8) FILTER (WHERE granted)"),
+            "150 149"
+        );
+        holder
+            .lock()
+            .unwrap()
+            .run("SELECT pg_advisory_unlock(150)")
+            .unwrap();
+        assert_eq!(committed.join().unwrap(), "{}");
+    });
 }
 
 /// A commit that comes during a load waits for it, and sees its rows.
