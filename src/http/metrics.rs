@@ -64,6 +64,7 @@ fn readings(app: &App, of_server: &Readings) -> Readings {
         passkey_users: factors.map(|factors| factors.passkey),
         store_commits: stats.commits,
         store_writes: stats.transactions,
+        store_fetches: stats.fetches,
         store_failures: stats.failures,
         store_largest_batch: stats.largest_batch,
         store_queue: stats.queue_depth,

@@ -113,6 +113,8 @@ readings! {
     store_commits: u64 = Counter "idsvc_store_commits",
     /// Writes in the commits. Divided by the commits, they are the size of a batch.
     store_writes: u64 = Counter "idsvc_store_writes",
+    /// With store.url: how often a request, or work of the service itself, has waited for rows of the database.
+    store_fetches: u64 = Counter "idsvc_store_fetches",
     /// Commits that failed. With store.url: calls to the database that failed.
     store_failures: u64 = Counter "idsvc_store_failures",
     /// The most writes in one commit.

@@ -65,12 +65,15 @@ pub(crate) fn report(options: &Options, most: usize) {
     move_back(&bench.server, options);
 }
 
-const HEAD: &str = "nodes | refreshes/s | p50 ms | p99 ms | nodes us | PostgreSQL us | total us | ES256 us";
+const HEAD: &str =
+    "nodes | refreshes/s | p50 ms | p99 ms | round trips | nodes us | PostgreSQL us | total us | ES256 us";
 
 /// The processor time of a refresh, in microseconds.
 struct Cost {
     nodes: f64,
     postgres: f64,
+    /// How often a refresh has waited for the database.
+    round_trips: f64,
     refreshes: Measured,
 }
 
@@ -81,10 +84,11 @@ impl Cost {
 
     fn line(&self, count: usize) -> String {
         format!(
-            "{count:>5} | {:>11.0} | {:>6.1} | {:>6.1} | {:>8.1} | {:>13.1} | {:>8.1} | {:>8.1}",
+            "{count:>5} | {:>11.0} | {:>6.1} | {:>6.1} | {:>11.2} | {:>8.1} | {:>13.1} | {:>8.1} | {:>8.1}",
             self.refreshes.per_second(),
             self.refreshes.percentile(50),
             self.refreshes.percentile(99),
+            self.round_trips,
             self.nodes,
             self.postgres,
             self.total(),
@@ -141,6 +145,7 @@ fn node(bench: &Bench, database: &Database) -> Server {
     let mut node = Server::new(&bench.options.binary, bench.options.core.clone());
     node.set("IDSVC_STORE_URL", &database.url());
     node.set("IDSVC_BASE_URL", &bench.server.issuer());
+    node.tell_metrics();
     DirBuilder::new().mode(0o700).create(node.data_dir()).unwrap();
     fs::copy(bench.server.seen("master.key"), node.seen("master.key")).unwrap();
     node
@@ -155,9 +160,10 @@ fn measure(bench: &mut Bench, nodes: &[Server], postgres: Pid, families: usize) 
     let addresses: Vec<_> = nodes.iter().map(|node| node.address).collect();
     let readings = RefCell::new(Vec::new());
     let cpu = || {
-        let reading = [nodes.iter().map(Server::cpu).sum(), seconds_of(postgres)];
-        readings.borrow_mut().push(reading);
-        reading.iter().sum()
+        let (of_nodes, of_postgres) = (nodes.iter().map(Server::cpu).sum(), seconds_of(postgres));
+        let round_trips = nodes.iter().map(round_trips_of).sum();
+        readings.borrow_mut().push([of_nodes, of_postgres, round_trips]);
+        of_nodes + of_postgres
     };
     let core = bench.options.core();
     let refreshes = bench.runtime.block_on(run(
@@ -169,13 +175,20 @@ fn measure(bench: &mut Bench, nodes: &[Server], postgres: Pid, families: usize) 
         cpu,
         Yardstick { core },
     ));
-    let [before, after]: [[f64; 2]; 2] = readings.into_inner().try_into().unwrap();
+    let [before, after]: [[f64; 3]; 2] = readings.into_inner().try_into().unwrap();
     let each = |part: usize| (after[part] - before[part]) * refreshes.cpu_each() / refreshes.cpu;
     Cost {
         nodes: each(0),
         postgres: each(1),
+        round_trips: each(2) / 1e6,
         refreshes,
     }
+}
+
+/// How often the requests of a node have waited for the database: for rows, and for commits.
+fn round_trips_of(node: &Server) -> f64 {
+    let counters = ["idsvc_store_fetches_total", "idsvc_store_writes_total"];
+    counters.iter().map(|counter| node.metric(counter)).sum()
 }
 
 /// The server's process and those that it started.

@@ -62,11 +62,16 @@ impl Server {
     /// The same with TLS and a certificate of its own.
     pub(crate) fn with_tls(binary: &Path, core: Option<String>) -> Self {
         let mut server = Self::new(binary, core);
-        server.readiness = free_address();
         server.set("IDSVC_TLS_MODE", "self-signed");
         server.set("IDSVC_BASE_URL", &format!("https://{}", server.address));
-        server.set("IDSVC_METRICS_LISTEN", &server.readiness.to_string());
+        server.tell_metrics();
         server
+    }
+
+    /// From the next start on, it tells its metrics, and there whether it is ready.
+    pub(crate) fn tell_metrics(&mut self) {
+        self.readiness = free_address();
+        self.set("IDSVC_METRICS_LISTEN", &self.readiness.to_string());
     }
 
     /// What trusts the certificate of this service and no other.
@@ -171,13 +176,25 @@ impl Server {
 
     /// Whether it says that it can do its work.
     pub(crate) fn is_ready(&self) -> bool {
+        self.told("/readyz")
+            .is_ok_and(|text| text.starts_with("HTTP/1.1 200"))
+    }
+
+    /// The value of a metric now.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let text = self.told("/metrics").unwrap();
+        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
+        text.lines().find_map(value).unwrap()
+    }
+
+    /// The answer without TLS.
+    fn told(&self, path: &str) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(self.readiness)?;
+        stream
+            .write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes())?;
         let mut text = String::new();
-        TcpStream::connect(self.readiness).is_ok_and(|mut stream| {
-            let request = b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-            stream.write_all(request).is_ok()
-                && stream.read_to_string(&mut text).is_ok()
-                && text.starts_with("HTTP/1.1 200")
-        })
+        stream.read_to_string(&mut text)?;
+        Ok(text)
     }
 
     /// Ends the process as a crash does.
