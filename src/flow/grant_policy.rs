@@ -223,6 +223,14 @@ pub fn has_ended(
     Ok(!is_of_client || has_lost_provider(snapshot, &authorization.factor)?)
 }
 
+/// Says that [`GrantPolicy::admit`] will be asked about this family.
+pub fn will_admit(snapshot: &dyn Snapshot, family: Uuid, client: &Client) {
+    FAMILIES.will_get_of_user(snapshot, &family, USERS.id(), "");
+    if client.requires_consent() {
+        FAMILIES.will_get_of_user(snapshot, &family, CONSENTS.id(), &client.client_id);
+    }
+}
+
 /// A refresh family for its client. It is as if revoked if it has ended with the client or a provider.
 pub fn read_family(
     snapshot: &dyn Snapshot,

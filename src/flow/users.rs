@@ -138,26 +138,44 @@ pub fn end_sessions_and_families(
 /// The user with this login name. For an unknown name, the user who was found last is looked for and read as well, so
 /// that the answer takes as much time. A missing row or a made-up record is read too fast: records differ in size.
 pub async fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, StoreError> {
-    let last_found = || {
-        core.last_found_user
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    };
-    let other = *last_found();
-    let look = |snapshot: &dyn Snapshot| -> Result<_, StoreError> {
-        let found = login_names::owner(snapshot, name)?;
-        let read = USERS.get(snapshot, &found.unwrap_or(other));
-        match found {
-            Some(found) => Ok(Some((found, read?))),
-            // A damaged record of the other user does not concern an unknown name.
-            None => Ok(None),
+    let lookup = NameLookup::new(core, name);
+    core.store.read(|snapshot| lookup.find(core, snapshot)).await
+}
+
+/// The lookup of a name, for a read that looks at more.
+#[derive(Clone, Copy)]
+pub(in crate::flow) struct NameLookup<'a> {
+    name: &'a LoginName,
+    /// The user who was found last.
+    other: Uuid,
+}
+
+impl<'a> NameLookup<'a> {
+    pub(in crate::flow) fn new(core: &Core, name: &'a LoginName) -> Self {
+        let last_found = core.last_found_user.lock();
+        Self {
+            name,
+            other: *last_found.unwrap_or_else(PoisonError::into_inner),
         }
-    };
-    let Some((found, user)) = core.store.read(look).await? else {
-        return Ok(None);
-    };
-    *last_found() = found;
-    Ok(user)
+    }
+
+    /// The user. For an unknown name, the record of another user is read.
+    pub(in crate::flow) fn find(
+        self,
+        core: &Core,
+        snapshot: &dyn Snapshot,
+    ) -> Result<Option<User>, StoreError> {
+        login_names::will_find_user(snapshot, self.name);
+        let found = login_names::owner(snapshot, self.name)?;
+        let read = USERS.get(snapshot, &found.unwrap_or(self.other));
+        // A damaged record of the other user does not concern an unknown name.
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        let last_found = core.last_found_user.lock();
+        *last_found.unwrap_or_else(PoisonError::into_inner) = found;
+        read
+    }
 }
 
 /// The users whose groups and claims take half of a token or more: how many, and the user with the longest.

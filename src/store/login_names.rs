@@ -14,6 +14,14 @@ use super::tables::{USERS, USERS_BY_LOGIN_NAME};
 use crate::identity::{LoginName, User};
 use crate::text;
 
+/// Says that [`owner`] and the record of the user will be read.
+pub fn will_find_user(snapshot: &dyn Snapshot, name: &LoginName) {
+    for key in keys(name) {
+        USERS_BY_LOGIN_NAME.will_get(snapshot, key);
+        USERS_BY_LOGIN_NAME.will_get_of_user(snapshot, key, USERS.id(), "");
+    }
+}
+
 /// The user with this name.
 pub fn owner(snapshot: &dyn Snapshot, name: &LoginName) -> Result<Option<Uuid>, StoreError> {
     if let Some(earlier) = name.earlier()

@@ -22,11 +22,15 @@ use crate::store::records::{
 use crate::store::schema::META;
 use crate::store::table::Table;
 
+/// What precedes the user's 16 bytes in a stored record with a member `user`. No text can have it: `C4 10` is not UTF-8.
+const USER_MEMBER: &[u8] = b"\xA4user\xC4\x10";
+
 /// Registered clients by `client_id`.
 pub const CLIENTS: Table<String, Client> = Table::new(1, "clients").in_catalog();
 pub const USERS: Table<Uuid, User> = Table::new(2, "users");
 /// Users by login name (account identifier or e-mail, lower case).
-pub const USERS_BY_LOGIN_NAME: Table<String, Uuid> = Table::new(3, "users_by_login_name");
+pub const USERS_BY_LOGIN_NAME: Table<String, Uuid> =
+    Table::new(3, "users_by_login_name").with_user_after(b"\xC4\x10");
 /// Signing keys by `kid`.
 pub const SIGNING_KEYS: Table<String, SigningKeyRecord> = Table::new(4, "signing_keys").in_catalog();
 /// Sign-ins in which a user has authenticated, by the time-ordered id of the login transaction.
@@ -34,12 +38,12 @@ pub const LOGIN_RECORDS: Table<Uuid, LoginRecord> = Table::new(5, "login_records
 /// Authorization codes by time-ordered id. They stay after redemption, so that a replay is recognised.
 pub const CODES: Table<Uuid, AuthorizationCode> = Table::new(6, "codes");
 /// Refresh families by time-ordered id.
-pub const FAMILIES: Table<Uuid, RefreshFamily> = Table::new(7, "families");
+pub const FAMILIES: Table<Uuid, RefreshFamily> = Table::new(7, "families").with_user_after(USER_MEMBER);
 /// The families of a user, and those that end with a session: (owner, (client, family)).
 pub const FAMILIES_BY_OWNER: Table<(Uuid, (String, Uuid)), ()> =
     Table::new(8, "families_by_owner").grouped_by_first(16);
 /// Browser sessions by time-ordered id.
-pub const SESSIONS: Table<Uuid, Session> = Table::new(9, "sessions");
+pub const SESSIONS: Table<Uuid, Session> = Table::new(9, "sessions").with_user_after(USER_MEMBER);
 pub const SESSIONS_BY_USER: Table<(Uuid, Uuid), ()> = Table::new(10, "sessions_by_user").grouped_by_first(16);
 /// Remembered consents by (user, client).
 pub const CONSENTS: Table<(Uuid, String), Consent> = Table::new(11, "consents").grouped_by_first(16);

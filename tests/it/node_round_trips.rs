@@ -1,5 +1,6 @@
 //! How often each kind of request waits for the database of several nodes.
 
+use crate::anonymous_upgrade::{device, opted_in};
 use crate::harness::Server;
 use crate::nodes::two_nodes;
 
@@ -30,6 +31,8 @@ async fn waits_of<T>(server: &Server, request: impl IntoFuture<Output = T>) -> (
     (answer, waits)
 }
 
+/// The user of a refresh is asked for with the family, and a user of a browser with the session. A password waits for
+/// the sign-in and the user, then for the number of wrong ones before it, then for what a session needs.
 #[tokio::test]
 async fn each_kind_of_request_waits_for_the_database_so_often() {
     let [server, _other] = two_nodes().await;
@@ -50,16 +53,27 @@ async fn each_kind_of_request_waits_for_the_database_so_often() {
     assert_eq!(active.json()["active"], true);
     let (claims, userinfo) = waits_of(&server, web.userinfo(tokens.access_token())).await;
     assert_eq!(claims.status, 200);
-    let waits = [password, authorize, exchange, refresh, introspection, userinfo];
+    let kiosk = server.client_with("kiosk", opted_in).await;
+    let (_, anonymous) = waits_of(&server, device(&kiosk)).await;
+    let waits = [
+        password,
+        authorize,
+        exchange,
+        refresh,
+        introspection,
+        userinfo,
+        anonymous,
+    ];
     assert_eq!(
         waits,
         [
-            with_commit(7),
-            with_commit(4),
             with_commit(3),
+            with_commit(1),
             with_commit(2),
+            with_commit(1),
             without_commit(1),
             without_commit(1),
+            with_commit(0),
         ]
     );
 }

@@ -76,7 +76,7 @@ pub async fn enrol(
         core.outbox_filled.notify_one();
         audit::record(&Event::FactorAdded { user, factor: "totp" });
     };
-    let started = match start_session(at, event, identify).await? {
+    let started = match start_session(at, event, Some(user), identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::Redirected { redirect, user } => {
             if user.is_some() {

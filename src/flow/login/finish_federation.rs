@@ -86,7 +86,7 @@ pub async fn finish_federation(
     let state =
         Secret::<UpstreamState>::parse(&callback.state).map_err(|_| LoginTransactionError::Expired)?;
     let kept = kept.ok_or(LoginTransactionError::OtherBrowser)?;
-    let login = transaction::load_login(core, browser, &kept.transaction, admit_document, now).await?;
+    let login = transaction::load_login(core, browser, &kept.transaction, None, admit_document, now).await?;
     let context = UpstreamSignIn::sealing_context(login.transaction.id);
     let question: Option<UpstreamSignIn> = sealed::open(core, &context, &kept.question);
     let is_answered =
@@ -415,7 +415,7 @@ async fn sign_in_user(
         login: &login,
         now,
     };
-    let started = match start_session(at, event, identify).await? {
+    let started = match start_session(at, event, None, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::NoUser if is_used(core, &login, question).await? => {
             return Ok(CallbackResult::Redirect(continue_sign_in(&login)));

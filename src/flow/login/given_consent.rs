@@ -1,19 +1,11 @@
 //! What a user has allowed a client before, and whether the client is told of errors.
 
-use uuid::Uuid;
-
 use super::session::LiveSession;
 use crate::identity::Consent;
 use crate::oauth::Client;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
-use crate::store::tables::{CONSENTS, USERS};
-
-/// Says that the user and what the user has allowed the client will be read.
-pub(super) fn will_find(snapshot: &dyn Snapshot, user: Uuid, client_id: &str) {
-    USERS.will_get(snapshot, &user);
-    CONSENTS.will_get(snapshot, &(user, client_id.to_owned()));
-}
+use crate::store::tables::CONSENTS;
 
 /// What the user of this session has allowed the client, if the client still accepts it.
 pub(super) fn given_consent(

@@ -223,6 +223,7 @@ async fn start(
     {
         return Ok(PasskeySignIn::ChallengeOver);
     }
+    let expected = Some(verified.user);
     let identify: Identify = Box::new(move |tx| {
         let may_sign_in = |user: &User| user.enabled && !user.comes_from_provider();
         let Some(user) = USERS.get(&*tx, &verified.user)?.filter(may_sign_in) else {
@@ -230,7 +231,7 @@ async fn start(
         };
         Ok(verified.use_up(tx, now)?.then(|| user.into()))
     });
-    let started = match start_session(at, event, identify).await? {
+    let started = match start_session(at, event, expected, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::Redirected { redirect, .. } => return Ok(PasskeySignIn::Done(redirect)),
         SessionStart::NoUser => return Ok(PasskeySignIn::Void),

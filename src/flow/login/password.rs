@@ -140,7 +140,7 @@ async fn verify_password(
             ..user.into()
         }))
     });
-    let started = match start_session(at, event, identify).await? {
+    let started = match start_session(at, event, Some(uuid), identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::Redirected { redirect, .. } => return Ok(Some(SignIn::Redirected(redirect))),
         SessionStart::NoUser => return Ok(None),

@@ -85,7 +85,7 @@ pub async fn answer(
     });
     let factor = if is_totp { "totp" } else { "recovery_code" };
     let done = Event::SecondStepDone { user, factor };
-    let started = match start_session(at, event, identify).await? {
+    let started = match start_session(at, event, Some(user), identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::NoUser => return Ok(SecondStep::Wrong),
         SessionStart::Redirected { redirect, user } => {

@@ -111,9 +111,11 @@ struct WrittenSession {
 ///
 /// If the user has to answer a second step, what `identify` wrote is stored, and no session starts. Every method of
 /// signing in comes here, so none goes around the second step. A password that must be changed is changed after it.
+/// `expected` is the user if that is known before: the user's rows are asked for first.
 pub(in crate::flow) async fn start_session(
     at: BrowserLogin<'_>,
     event: AuthenticationEvent,
+    expected: Option<Uuid>,
     identify: Identify,
 ) -> Result<SessionStart, Failure> {
     let (core, browser, login, now) = (at.core, at.browser, at.login, at.now);
@@ -131,6 +133,11 @@ pub(in crate::flow) async fn start_session(
     let written = core
         .store
         .write("start_session", move |tx| -> Result<_, StoreError> {
+            let client_id = transaction.purpose.client_id();
+            session::will_find(&*tx, browser.session.as_ref(), client_id);
+            if let Some(user) = expected {
+                session::will_start(&*tx, user, client_id);
+            }
             let mut record = transaction::find_record(&*tx, transaction.id)?;
             let lifetimes = policy.lifetimes.session;
             let is_signed_in = session::find(&*tx, browser.session.as_ref(), lifetimes, now)?.is_some();

@@ -27,8 +27,9 @@ use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::client_lookup::{ClientLookup, find_client};
 use crate::flow::token::issue::TokenIssuer;
+use crate::flow::users::NameLookup;
 use crate::flow::{Core, Failure, FlowError, unless_refused};
-use crate::identity::SessionLifetimes;
+use crate::identity::{LoginName, SessionLifetimes, User};
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::{
@@ -66,6 +67,8 @@ pub struct LoginContext {
     pub is_refused: bool,
     /// The live session of this browser.
     pub session: Option<LiveSession>,
+    /// The user with the name that was asked for.
+    pub named: Option<User>,
     /// The next step.
     pub step: LoginStep,
     /// Whether a user may sign in in it. If not, only the user who is signed in can continue it.
@@ -114,12 +117,13 @@ pub(in crate::flow) fn accepts_authentication(
     Ok(lives && (may_sign_in_again || is_in_progress))
 }
 
-/// Opens a transaction for a page of this browser. `admit` is called with the address of the client's metadata document
+/// Opens a transaction for a page of this browser. The user with this `name` is read too. `admit` is called with the address of the client's metadata document
 /// before that is fetched.
 pub async fn load_login(
     core: &Core,
     browser: &Browser,
     sealed: &str,
+    name: Option<&LoginName>,
     admit: impl FnOnce(&Url) -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<LoginContext, FlowError<LoginTransactionError>> {
@@ -138,7 +142,17 @@ pub async fn load_login(
     };
     let lifetimes = core.policy.lifetimes.session;
     let issuer = TokenIssuer::new(core);
+    let lookup = name.map(|name| NameLookup::new(core, name));
     let read = |snapshot: &dyn Snapshot| -> Result<_, TxError<LoginTransactionError>> {
+        let named = match lookup {
+            Some(lookup) => lookup.find(core, snapshot)?,
+            None => None,
+        };
+        session::will_find(
+            snapshot,
+            browser.session.as_ref(),
+            transaction.purpose.client_id(),
+        );
         let record = find_record(snapshot, transaction.id)?;
         if is_answered_elsewhere(snapshot, &transaction.purpose, &record)? {
             return Err(LoginTransactionError::Expired.into());
@@ -154,9 +168,9 @@ pub async fn load_login(
         if !accepts_authentication && matches!(step, LoginStep::SignIn | LoginStep::SecondStep) {
             return Err(LoginTransactionError::Expired.into());
         }
-        Ok((record, session, step, accepts_authentication))
+        Ok((record, session, named, step, accepts_authentication))
     };
-    let (record, session, step, accepts_authentication) = core.store.read(read).await?;
+    let (record, session, named, step, accepts_authentication) = core.store.read(read).await?;
     Ok(LoginContext {
         transaction: Arc::new(transaction),
         sealed: sealed.to_owned(),
@@ -165,6 +179,7 @@ pub async fn load_login(
         progress: record.progress,
         is_refused: record.refusal.is_some(),
         session,
+        named,
         step,
         accepts_authentication,
     })
@@ -474,6 +489,7 @@ where
         .write(
             "carry_on_authorization",
             move |tx| -> Result<_, TxError<LoginTransactionError>> {
+                session::will_find(&*tx, presented.as_ref(), transaction.purpose.client_id());
                 let mut record = find_record(&*tx, transaction.id)?;
                 if !record.is_in_progress(now) || is_answered_elsewhere(&*tx, &transaction.purpose, &record)?
                 {

@@ -75,7 +75,7 @@ pub(super) async fn create_account(
             audit::record(&Event::InvitationAccepted { user, invitation });
         }
     };
-    let started = match start_session(at, event, identify).await? {
+    let started = match start_session(at, event, None, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::Redirected { redirect, user } => {
             user.into_iter().for_each(record);

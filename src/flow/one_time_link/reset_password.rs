@@ -83,7 +83,7 @@ pub(super) async fn reset_password(
         core.outbox_filled.notify_one();
         audit::record(&Event::PasswordReset { user, session });
     };
-    let started = match start_session(at, event, identify).await? {
+    let started = match start_session(at, event, None, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::Redirected { redirect, user } => {
             if let Some(user) = user {

@@ -52,7 +52,7 @@ pub async fn sign_in_by_link(
         };
         Ok(Some(user.into()))
     });
-    let started = match start_session(at, event, identify).await? {
+    let started = match start_session(at, event, None, identify).await? {
         SessionStart::Started(started) => started,
         SessionStart::Redirected { redirect, .. } => return Ok(LinkSignIn::Done(redirect)),
         SessionStart::NoUser | SessionStart::TransactionError(_) => return Ok(LinkSignIn::Void),

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::issue::{ApprovedGrant, Granted, issue_tokens};
-use super::start_family::NewFamily;
+use super::start_family::{NewFamily, will_begin};
 use crate::clock::{Arrival, Timestamp};
 use crate::flow::grant_policy::has_ended;
 use crate::flow::login::{anonymous_upgrade, session};
@@ -86,6 +86,7 @@ pub async fn redeem_code(
                 if let Some(id) = &code.authorization.session {
                     SESSIONS.will_get(&*tx, id);
                 }
+                will_begin(&*tx, &redeemer, &code.authorization);
                 let user = grant_policy.admit(&*tx, &redeemer, &code.authorization)?;
                 let session = match code.authorization.session {
                     Some(id) => session::find_unended(&*tx, id)?,

@@ -4,7 +4,7 @@ use super::issue::token_type;
 use super::refresh_token;
 use crate::clock::Timestamp;
 
-use crate::flow::grant_policy::{GrantPolicy, read_family, revoke_ended};
+use crate::flow::grant_policy::{GrantPolicy, read_family, revoke_ended, will_admit};
 use crate::flow::{Catalog, Core, Failure};
 use crate::identity::User;
 use crate::jose::alg::Algorithm;
@@ -236,6 +236,7 @@ fn refresh_token(
     token: &RefreshTokenId,
     now: Timestamp,
 ) -> Result<Introspection, StoreError> {
+    will_admit(snapshot, token.family, client);
     let Some(mut family) = read_family(snapshot, token.family, client, now)? else {
         return Ok(Introspection::INACTIVE);
     };

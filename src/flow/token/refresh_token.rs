@@ -115,6 +115,7 @@ pub async fn rotate_refresh_token(
         .write("rotate_refresh_token", move |tx| -> Result<_, TxError<Refusal>> {
             replay::check_proof(&*tx, possession.as_ref(), now)?;
             let shown = possession.as_ref().map(Possession::confirmation);
+            grant_policy::will_admit(&*tx, id, &bearer);
             let Some(family) = grant_policy::read_family(&*tx, id, &bearer, now)? else {
                 return Err(refresh::UNKNOWN.into());
             };

@@ -1,5 +1,6 @@
 //! Starts a refresh family, as the last step of every grant that concerns a user, inside its transaction.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -21,7 +22,7 @@ use crate::oauth::refresh_keys::RefreshTokenId;
 use crate::oauth::resource::{Apis, Resources, TokenTarget};
 use crate::secret::{RefreshToken, Secret};
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER};
+use crate::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER, SESSION_CLIENTS};
 use crate::store::{StoreError, TxError};
 
 /// The most refresh families of one user at one client.
@@ -127,7 +128,10 @@ impl NewFamily {
         } else {
             family.access_only(access_token_lifetime(&self.policy, client, &granted.target))
         };
-        make_room(tx, client, &family, now)?;
+        // An anonymous user is new, and has no family yet.
+        if grant_type != GrantType::Anonymous {
+            make_room(tx, client, &family, now)?;
+        }
         FAMILIES.put(tx, &self.id, &family)?;
         for key in session::owner_keys(self.id, &family) {
             FAMILIES_BY_OWNER.put(tx, &key, &())?;
@@ -137,6 +141,26 @@ impl NewFamily {
             ..ApprovedGrant::new(grant_type, self.id, granted, self.confirmation())
         })
     }
+}
+
+/// Says that the user of this authorization will be read, the user's consent for the client, and what [`NewFamily::begin`]
+/// reads.
+pub(in crate::flow) fn will_begin(snapshot: &dyn Snapshot, client: &Client, authorization: &Authorization) {
+    FAMILIES_BY_OWNER.will_scan(snapshot, &of_user_at_client(authorization));
+    if client.requires_consent() {
+        CONSENTS.will_get(snapshot, &(authorization.user, client.client_id.clone()));
+    }
+    if let (Some(session), Some(_)) = (authorization.session, &client.backchannel_logout_uri) {
+        let key = (authorization.user, (session, client.client_id.clone()));
+        SESSION_CLIENTS.will_get(snapshot, &key);
+        SESSION_CLIENTS.will_scan_prefix(snapshot, &authorization.user);
+    }
+}
+
+/// The keys of the families of the user of this authorization at its client.
+fn of_user_at_client(authorization: &Authorization) -> RangeInclusive<(Uuid, (String, Uuid))> {
+    let at_client = |id| (authorization.user, (authorization.client_id.clone(), id));
+    at_client(Uuid::nil())..=at_client(Uuid::max())
 }
 
 /// Makes room for one more family of this user at this client. At the limit, one that has ended is removed, or else
@@ -151,9 +175,7 @@ fn make_room(
     new: &RefreshFamily,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let authorization = &new.authorization;
-    let at_client = |id| (authorization.user, (authorization.client_id.clone(), id));
-    let keys = at_client(Uuid::nil())..=at_client(Uuid::max());
+    let keys = of_user_at_client(&new.authorization);
     let held = FAMILIES_BY_OWNER.scan(&*tx, keys, MAX_PER_USER_AND_CLIENT)?;
     if held.len() < MAX_PER_USER_AND_CLIENT {
         return Ok(());

@@ -16,7 +16,7 @@ use crate::federation::{Provider, authorization as authorization_of_providers};
 use crate::flow::browser::Browser;
 use crate::flow::login::password::{self, PasswordCredentials, SignIn};
 use crate::flow::login::transaction::{LoginContext, LoginTransactionError};
-use crate::flow::{Failure, FlowError, users};
+use crate::flow::{Failure, FlowError};
 use crate::http::context::RequestContext;
 use crate::http::cookie;
 use crate::http::error::{self, HttpError};
@@ -139,8 +139,8 @@ async fn sign_in_with_password(
     mut credentials: PasswordCredentials,
     username: &str,
 ) -> Result<HttpResponse, HttpError> {
-    let (core, limits, from) = (&context.app.core, &context.app.limits, credentials.from);
-    let user = users::user_named(core, &credentials.name).await?;
+    let (limits, from) = (&context.app.limits, credentials.from);
+    let user = login.named.clone();
     let known = device_cookie::device_id(context, &credentials.name, user.as_ref());
     let known = known.as_ref().map(<[u8; 16]>::as_slice);
     let name = credentials.name.clone();

@@ -1,5 +1,6 @@
 //! Loads the sign-in that a form or an address belongs to.
 
+use ::http::Method;
 use url::Url;
 
 use super::browser_redirect;
@@ -10,6 +11,7 @@ use crate::http::context::RequestContext;
 use crate::http::error::HttpError;
 use crate::http::request::Parameters;
 use crate::http::response::HttpResponse;
+use crate::identity::LoginName;
 
 /// A request to a page of a sign-in, with that sign-in.
 pub struct LoginRequest {
@@ -25,7 +27,13 @@ pub struct LoginRequest {
 pub async fn load(context: &RequestContext) -> Result<LoginRequest, HttpError> {
     let parameters = context.unique_parameters()?;
     let browser = context.browser();
-    let login = reload(context, parameters.get("transaction").unwrap_or_default()).await?;
+    let sealed = parameters.get("transaction").unwrap_or_default();
+    // Read together, they wait for a shared store once.
+    let name = parameters
+        .get("username")
+        .filter(|_| context.method() == Method::POST);
+    let name = name.map(LoginName::new);
+    let login = load_styled(context, sealed, name.as_ref()).await?;
     Ok(LoginRequest {
         parameters,
         browser,
@@ -35,7 +43,16 @@ pub async fn load(context: &RequestContext) -> Result<LoginRequest, HttpError> {
 
 /// Loads a sealed sign-in, such as again after an attempt.
 pub async fn reload(context: &RequestContext, sealed: &str) -> Result<LoginContext, HttpError> {
-    let loaded = load_login(context, sealed).await;
+    load_styled(context, sealed, None).await
+}
+
+/// Loads a sealed sign-in, and the user with this name. The answer gets the style of its client.
+async fn load_styled(
+    context: &RequestContext,
+    sealed: &str,
+    name: Option<&LoginName>,
+) -> Result<LoginContext, HttpError> {
+    let loaded = load_login(context, sealed, name).await;
     match &loaded {
         Ok(login) => set_page_style_for(context, login),
         Err(FlowError::Refused(_)) => {
@@ -61,7 +78,7 @@ pub async fn continue_login(
 
 /// Sets the theme and languages of the client of a sign-in, if this browser has begun it.
 pub async fn set_page_style(context: &RequestContext, sealed: &str) {
-    if let Ok(login) = load_login(context, sealed).await {
+    if let Ok(login) = load_login(context, sealed, None).await {
         set_page_style_for(context, &login);
     }
 }
@@ -69,10 +86,11 @@ pub async fn set_page_style(context: &RequestContext, sealed: &str) {
 async fn load_login(
     context: &RequestContext,
     sealed: &str,
+    name: Option<&LoginName>,
 ) -> Result<LoginContext, FlowError<LoginTransactionError>> {
     let (core, browser) = (&context.app.core, context.browser());
     let admit = |url: &Url| context.charge_fetch(url);
-    transaction::load_login(core, &browser, sealed, admit, context.now).await
+    transaction::load_login(core, &browser, sealed, name, admit, context.now).await
 }
 
 fn set_page_style_for(context: &RequestContext, login: &LoginContext) {

@@ -30,6 +30,7 @@ pub struct TableId {
     index: u8,
     group_len: u8,
     is_in_catalog: bool,
+    user_mark: &'static [u8],
     name: &'static str,
 }
 
@@ -66,6 +67,7 @@ impl TableId {
             index,
             group_len: 0,
             is_in_catalog: false,
+            user_mark: &[],
             name,
         }
     }
@@ -84,6 +86,15 @@ impl TableId {
     pub const fn in_catalog(self) -> Self {
         Self {
             is_in_catalog: true,
+            ..self
+        }
+    }
+
+    /// Declares that each row names a user: the 16 bytes after the first place of `mark` in the value are the user's key.
+    #[must_use]
+    pub const fn with_user_after(self, mark: &'static [u8]) -> Self {
+        Self {
+            user_mark: mark,
             ..self
         }
     }
@@ -107,6 +118,11 @@ impl TableId {
     pub const fn is_in_catalog(self) -> bool {
         self.is_in_catalog
     }
+
+    /// What comes before the user in the value of a row; empty if the rows name no user.
+    pub const fn user_mark(self) -> &'static [u8] {
+        self.user_mark
+    }
 }
 
 /// The callback of [`Snapshot::range`]. It gets key and value of each row; `Break` ends the visit.
@@ -128,6 +144,12 @@ pub trait Snapshot {
 
     /// Says that the row under `key` will be read, so that a server is asked for it together with other rows.
     fn will_get(&self, _table: TableId, _key: &[u8]) {}
+
+    /// The same for a range of rows.
+    fn will_range(&self, _table: TableId, _from: Bound<&[u8]>, _to: Bound<&[u8]>) {}
+
+    /// The same for a row of the user whom the row under `key` names. Its key is the user's with `rest` after it.
+    fn will_get_of_user(&self, _naming: TableId, _key: &[u8], _table: TableId, _rest: &[u8]) {}
 
     /// Whether the records of the catalog that are used here are those that are stored: an outcome counts only if they are. If
     /// not, the rows have to be read.

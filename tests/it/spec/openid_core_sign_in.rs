@@ -429,7 +429,7 @@ async fn sign_in_behind(
     let binding = browser.cookie(BINDING);
     let here = Sender::of(None, binding.as_deref(), Device::default());
     let sealed = form.value("transaction").unwrap();
-    let login = transaction::load_login(core, &here, sealed, |_| Ok(()), now)
+    let login = transaction::load_login(core, &here, sealed, None, |_| Ok(()), now)
         .await
         .unwrap();
     let name = LoginName::new("alice@example.com");

@@ -15,7 +15,7 @@ use super::changes::Change;
 use super::connection::Connection;
 use super::errors::CallError;
 use super::meters::CallKind;
-use super::rows::{KeyRange, KnownRange, KnownRows, StoredRow, Wanted};
+use super::rows::{KeyRange, KnownRange, KnownRows, RowOfUser, StoredRow, Wanted};
 use super::sql;
 use crate::clock::uptime;
 use crate::store::StoreError;
@@ -120,6 +120,7 @@ async fn send(
 /// One call for everything that a batch wants. What two requests want is asked for once.
 pub(super) struct FetchBatch {
     keys: BTreeMap<(usize, Vec<u8>), Vec<usize>>,
+    of_users: BTreeMap<RowOfUser, Vec<usize>>,
     ranges: BTreeMap<(usize, KeyRange), (usize, Vec<usize>)>,
 }
 
@@ -137,11 +138,15 @@ impl FetchBatch {
     pub(super) fn new<'a>(requests: impl Iterator<Item = &'a Wanted>) -> Self {
         let mut fetch_batch = Self {
             keys: BTreeMap::new(),
+            of_users: BTreeMap::new(),
             ranges: BTreeMap::new(),
         };
         for (index, wanted) in requests.enumerate() {
             for place in &wanted.keys {
                 fetch_batch.keys.entry(place.clone()).or_default().push(index);
+            }
+            for row in &wanted.of_users {
+                fetch_batch.of_users.entry(row.clone()).or_default().push(index);
             }
             for (place, limit) in &wanted.ranges {
                 let (longest, requests) = fetch_batch.ranges.entry(place.clone()).or_default();
@@ -163,10 +168,15 @@ impl FetchBatch {
     }
 
     pub(super) fn parameters(&self, known_generation: i64) -> FetchParameters<'_> {
+        let of_users = || self.of_users.keys();
         let ranges = || self.ranges.keys();
         FetchParameters {
             tables: self.keys.keys().map(|(table, _)| number(*table)).collect(),
             keys: self.keys.keys().map(|(_, key)| key.as_slice()).collect(),
+            user_tables: of_users().map(|row| number(row.table)).collect(),
+            user_rests: of_users().map(|row| row.rest.as_slice()).collect(),
+            naming_tables: of_users().map(|row| number(row.named_by.0)).collect(),
+            naming_keys: of_users().map(|row| row.named_by.1.as_slice()).collect(),
             range_tables: ranges().map(|(table, _)| number(*table)).collect(),
             range_from: ranges().map(|(_, range)| range.from.as_slice()).collect(),
             range_to: ranges().map(|(_, range)| range.to.as_deref()).collect(),
@@ -195,11 +205,16 @@ impl FetchBatch {
     fn split(&self, rows: &[Row], requests: usize, asked_at: Duration) -> Option<Vec<Fetched>> {
         let mut found = BTreeMap::new();
         let mut in_ranges: BTreeMap<usize, Vec<(Vec<u8>, StoredRow)>> = BTreeMap::new();
+        let mut keys_of_users = BTreeMap::new();
         let database = Self::database_state(rows)?;
         for row in rows {
             let stamp: i64 = row.get(3);
             match (row.get::<_, i32>(0), row.get::<_, Option<&[u8]>>(1)) {
                 (sql::GENERATION_ROW | sql::CLOCK_ROW | sql::CHANGE_ROW, _) => {}
+                (sql::USER_KEY_ROW, key) => {
+                    let index = usize::try_from(stamp).ok()?.checked_sub(1)?;
+                    keys_of_users.insert(index, key?.to_vec());
+                }
                 (number, key) => {
                     let index = usize::try_from(number).ok()?.checked_sub(1)?;
                     let value = row.get::<_, &[u8]>(2).to_vec();
@@ -230,6 +245,18 @@ impl FetchBatch {
                     .insert(key.clone(), row.clone());
             }
         }
+        for (index, (row, askers)) in self.of_users.iter().enumerate() {
+            // Without a row that names the user, there is no key.
+            let Some(key) = keys_of_users.remove(&index) else {
+                continue;
+            };
+            let stored = found.remove(&(self.keys.len() + index));
+            for answer in askers {
+                let known = &mut answers.get_mut(*answer)?.known;
+                let rows = known.rows.entry(row.table).or_default();
+                rows.insert(key.clone(), stored.clone());
+            }
+        }
         for (index, (place, (limit, askers))) in self.ranges.iter().enumerate() {
             let rows = in_ranges.remove(&index).unwrap_or_default();
             for answer in askers {
@@ -252,6 +279,10 @@ impl FetchBatch {
 pub(super) struct FetchParameters<'a> {
     tables: Vec<i16>,
     keys: Vec<&'a [u8]>,
+    user_tables: Vec<i16>,
+    user_rests: Vec<&'a [u8]>,
+    naming_tables: Vec<i16>,
+    naming_keys: Vec<&'a [u8]>,
     range_tables: Vec<i16>,
     range_from: Vec<&'a [u8]>,
     range_to: Vec<Option<&'a [u8]>>,
@@ -260,10 +291,14 @@ pub(super) struct FetchParameters<'a> {
 }
 
 impl FetchParameters<'_> {
-    pub(super) fn typed(&self) -> [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 7] {
+    pub(super) fn typed(&self) -> [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 11] {
         [
             (&self.tables, Type::INT2_ARRAY),
             (&self.keys, Type::BYTEA_ARRAY),
+            (&self.user_tables, Type::INT2_ARRAY),
+            (&self.user_rests, Type::BYTEA_ARRAY),
+            (&self.naming_tables, Type::INT2_ARRAY),
+            (&self.naming_keys, Type::BYTEA_ARRAY),
             (&self.range_tables, Type::INT2_ARRAY),
             (&self.range_from, Type::BYTEA_ARRAY),
             (&self.range_to, Type::BYTEA_ARRAY),

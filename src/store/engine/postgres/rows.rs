@@ -93,10 +93,21 @@ impl KnownRange {
     }
 }
 
+/// A row whose key is that of a user, with `rest` after it. Another row names the user.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RowOfUser {
+    pub(super) table: usize,
+    pub(super) rest: Vec<u8>,
+    /// The row that names the user: its table and its key.
+    pub(super) named_by: (usize, Vec<u8>),
+}
+
 /// The rows and ranges that a transaction asks for, by the index of the table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
     pub(super) keys: BTreeSet<(usize, Vec<u8>)>,
+    /// Rows whose keys only the database can tell.
+    pub(super) of_users: BTreeSet<RowOfUser>,
     /// Each range with the number of rows that are asked for.
     pub(super) ranges: BTreeMap<(usize, KeyRange), usize>,
 }
@@ -104,7 +115,10 @@ pub(super) struct Wanted {
 impl Wanted {
     pub(super) fn tables(&self) -> BTreeSet<usize> {
         let keys = self.keys.iter().map(|(table, _)| *table);
-        keys.chain(self.ranges.keys().map(|(table, _)| *table)).collect()
+        let ranges = self.ranges.keys().map(|(table, _)| *table);
+        let of_users = self.of_users.iter();
+        let of_users = of_users.flat_map(|row| [row.table, row.named_by.0]);
+        keys.chain(ranges).chain(of_users).collect()
     }
 }
 

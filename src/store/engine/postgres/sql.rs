@@ -20,7 +20,7 @@ use crate::store::tables::{self, CLIENTS};
 /// Reads rows and ranges. See [`super::fetch`].
 pub(super) static GET: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT n, k, v, s FROM {}($1, $2, $3, $4, $5, $6, $7)",
+        "SELECT n, k, v, s FROM {}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         function("get_v2")
     )
 });
@@ -47,6 +47,9 @@ pub(super) const CLOCK_ROW: i32 = -2;
 /// `n` of the rows of `get_v2` with the changes since a generation: the number of the table and the key in `k`, the
 /// generation before the change in `v`, the one after it in `s`.
 pub(super) const CHANGE_ROW: i32 = -3;
+/// `n` of the rows of `get_v2` with the keys that the database has found: the number of the row of a user in `s`, its key in
+/// `k`. The row itself comes after the other points.
+pub(super) const USER_KEY_ROW: i32 = -4;
 /// The most changes that a node reads one by one. `get_v2` returns one more, which shows that it has missed too many.
 pub(super) const MOST_CHANGES: usize = 2000;
 
@@ -158,6 +161,10 @@ fn get() -> String {
             table.index()
         )
     });
+    let keys_of_users: String = tables::all()
+        .filter(|table| !table.user_mark().is_empty())
+        .map(key_of_user)
+        .collect();
     let ranges = branches(|table| {
         format!(
             "IF range_to[i] IS NULL THEN
@@ -171,12 +178,20 @@ END IF;",
     format!(
         "CREATE OR REPLACE FUNCTION {function}(
   point_tables int2[], point_keys bytea[],
+  user_tables int2[], user_rests bytea[], naming_tables int2[], naming_keys bytea[],
   range_tables int2[], range_from bytea[], range_to bytea[], range_limits int4[], known_generation int8)
 RETURNS TABLE (n int4, k bytea, v bytea, s int8) LANGUAGE plpgsql STABLE {SETTINGS} AS $$
+DECLARE
+  user_keys bytea[];
 BEGIN
 RETURN QUERY SELECT {GENERATION_ROW}, NULL::bytea, NULL::bytea, g.n FROM idsvc.generation g;
 RETURN QUERY SELECT {CHANGE_ROW}, int2send(c.t) || c.k, int8send(c.before), c.n FROM idsvc.changes c WHERE c.n > known_generation ORDER BY c.n LIMIT {MOST_CHANGES} + 1;
 RETURN QUERY SELECT {CLOCK_ROW}, NULL::bytea, NULL::bytea, (extract(epoch FROM clock_timestamp()) * 1000000)::int8;
+IF cardinality(user_tables) > 0 THEN
+{keys_of_users}  RETURN QUERY SELECT {USER_KEY_ROW}, p.k, NULL::bytea, p.n FROM unnest(user_keys) WITH ORDINALITY p(k, n) WHERE p.k IS NOT NULL;
+  point_tables := point_tables || user_tables;
+  point_keys := point_keys || user_keys;
+END IF;
 {points}
 FOR i IN 1 .. cardinality(range_tables) LOOP
 CASE range_tables[i]
@@ -186,6 +201,22 @@ END LOOP;
 END $$;
 ",
         function = function("get_v2")
+    )
+}
+
+/// Finds the keys of the rows of users whom rows of this table name.
+fn key_of_user(naming: TableId) -> String {
+    let (index, name, mark) = (naming.index(), naming.name(), naming.user_mark());
+    let hex = mark
+        .iter()
+        .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+    format!(
+        "IF {index} = ANY(naming_tables) THEN
+  user_keys := ARRAY(SELECT coalesce(p.found, (SELECT substring(x.v FROM nullif(position('\\x{hex}'::bytea IN x.v), 0) + {} FOR 16) || p.rest FROM idsvc.{name} x WHERE x.k = p.k AND p.t = {index}))
+    FROM unnest(naming_tables, naming_keys, user_rests, user_keys) WITH ORDINALITY p(t, k, rest, found, n) ORDER BY p.n);
+END IF;
+",
+        mark.len()
     )
 }
 

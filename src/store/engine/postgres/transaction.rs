@@ -59,6 +59,7 @@ impl RepeatedRead {
             return Err(StoreError::Unbounded);
         }
         self.wanted.keys.extend(reads.missed.keys);
+        self.wanted.of_users.extend(reads.missed.of_users);
         for (place, limit) in reads.missed.ranges {
             self.wanted.ranges.insert(place, limit);
         }

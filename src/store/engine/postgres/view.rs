@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
 
-use super::rows::{KeyRange, KnownRows, ReadRange, Reads, Writes};
+use super::rows::{KeyRange, KnownRows, ReadRange, Reads, RowOfUser, Writes};
 use crate::store::StoreError;
 use crate::store::engine::merge::merge;
 use crate::store::engine::{Snapshot, TableId, Tx, Visit};
@@ -112,6 +112,24 @@ impl Snapshot for View<'_> {
         if self.known.get(table, key).is_none() {
             let place = (table.index(), key.to_vec());
             self.reads.borrow_mut().missed.keys.insert(place);
+        }
+    }
+
+    fn will_range(&self, table: TableId, from: Bound<&[u8]>, to: Bound<&[u8]>) {
+        let place = (table.index(), KeyRange::new(from, to));
+        if !self.known.ranges.contains_key(&place) {
+            self.reads.borrow_mut().missed.ranges.insert(place, FIRST_ROWS);
+        }
+    }
+
+    fn will_get_of_user(&self, naming: TableId, key: &[u8], table: TableId, rest: &[u8]) {
+        if self.known.get(naming, key).is_none() {
+            let row = RowOfUser {
+                table: table.index(),
+                rest: rest.to_vec(),
+                named_by: (naming.index(), key.to_vec()),
+            };
+            self.reads.borrow_mut().missed.of_users.insert(row);
         }
     }
 
