@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use uuid::Uuid;
+
 use self::postgres::{Cluster, Psql, until};
 pub(in crate::store::engine) use self::shared_store::address;
 use super::DatabaseLoad;
@@ -22,6 +24,7 @@ use crate::store::engine::{Snapshot, Tx};
 use crate::store::record::Record;
 use crate::store::schema::{Schema, meta_put, stored};
 use crate::store::table::Table;
+use crate::store::tables::{CONSENTS, USERS_BY_LOGIN_NAME};
 use crate::store::{Address, CatalogUpdate, ChangedRows, OpenError, Options, Store, StoreError};
 
 const NUMBERS: Table<String, u32> = Table::new(2, "numbers");
@@ -126,6 +129,42 @@ fn a_commit_has_no_more_transactions_than_allowed() {
     let stats = store.stats();
     assert_eq!(stats.transactions, 120);
     assert!(stats.largest_batch <= 2, "{stats:?}");
+}
+
+#[test]
+fn a_row_of_a_user_comes_with_the_row_that_names_the_user() {
+    const USERS: Table<Uuid, String> = Table::new(2, "users");
+    const UNUSUAL: Table<String, String> = Table::new(3, "users_by_login_name");
+    let (store, alice) = (store(Options::default()), Uuid::from_u128(1));
+    let fill = move |tx: &mut dyn Tx| {
+        USERS.put(tx, &alice, &"Alice".to_owned())?;
+        UNUSUAL.put(tx, "unusual", &"no user".to_owned())?;
+        USERS_BY_LOGIN_NAME.put(tx, "alice", &alice)?;
+        USERS_BY_LOGIN_NAME.put(tx, "removed", &Uuid::from_u128(2))
+    };
+    store.write_blocking("fill", fill).unwrap();
+    for (name, user) in [
+        ("alice", Some("Alice")),
+        ("removed", None),
+        ("nobody", None),
+        ("unusual", None),
+    ] {
+        let before = store.stats().fetches;
+        let found = store.read_blocking(|snapshot| {
+            USERS_BY_LOGIN_NAME.will_get_of_user(snapshot, name, USERS.id(), "");
+            USERS_BY_LOGIN_NAME.will_get_of_user(snapshot, name, CONSENTS.id(), "web");
+            if name == "unusual" {
+                return UNUSUAL.get(snapshot, name).map(|_| None);
+            }
+            let Some(uuid) = USERS_BY_LOGIN_NAME.get(snapshot, name)? else {
+                return Ok(None);
+            };
+            assert!(!CONSENTS.contains(snapshot, &(uuid, "web".to_owned()))?);
+            USERS.get(snapshot, &uuid)
+        });
+        assert_eq!(found.unwrap().as_deref(), user, "{name}");
+        assert_eq!(store.stats().fetches - before, 1, "{name}");
+    }
 }
 
 /// Two transactions that each read what the other one writes: both cannot have seen nothing.
