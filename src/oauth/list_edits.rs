@@ -8,7 +8,7 @@ use crate::oauth::fault::{Fault, FaultCode};
 
 /// The lists that restrict something only if they have a member. The last member is not removed alone: an empty list
 /// would allow more.
-const RESTRICTIONS: &[&str] = &["domains"];
+const RESTRICTIONS: &[&str] = &["domains", "allowed_groups"];
 
 /// What is added to lists and what is removed from them. For a whole record, `C` is its change, which names the members of
 /// several lists.

@@ -4,6 +4,7 @@ use super::{UserView, change};
 use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult};
 use crate::identity::User;
+use crate::store::engine::Snapshot;
 
 /// A user to be disabled. Tokens of a disabled user cannot be refreshed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -18,7 +19,7 @@ impl Operation for DisableUser {
     type Output = UserView;
 
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<UserView>> {
-        let disable = |user: &mut User| {
+        let disable = |_: &dyn Snapshot, user: &mut User| {
             user.enabled = false;
             Ok(())
         };

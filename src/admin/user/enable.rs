@@ -4,6 +4,7 @@ use super::{UserView, change};
 use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult};
 use crate::identity::User;
+use crate::store::engine::Snapshot;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EnableUser {
@@ -17,7 +18,7 @@ impl Operation for EnableUser {
     type Output = UserView;
 
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<UserView>> {
-        let enable = |user: &mut User| {
+        let enable = |_: &dyn Snapshot, user: &mut User| {
             user.enabled = true;
             Ok(())
         };

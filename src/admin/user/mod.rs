@@ -56,7 +56,7 @@ use self::whole_lists::with_whole_lists;
 use super::groups::group_ids;
 use super::operation::{Done, Operation};
 use super::updated::Updated;
-use super::{Admin, AdminRefusal, AdminResult, AdminTxError, already_exists, check_text, claim, not_found};
+use super::{Admin, AdminResult, AdminTxError, already_exists, check_text, claim, not_found};
 use crate::flow::factor_wait::record_end;
 use crate::flow::{logout_notice, user_activity};
 use crate::identity::{LoginName, User};
@@ -212,14 +212,14 @@ pub(super) fn write(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
 async fn change<O: Operation>(
     admin: Admin<'_>,
     who: String,
-    change: impl Fn(&mut User) -> Result<(), AdminRefusal> + Send + 'static,
+    change: impl Fn(&dyn Snapshot, &mut User) -> Result<(), AdminTxError> + Send + 'static,
     more: impl Fn(&mut dyn Tx, Uuid) -> Result<(), StoreError> + Send + 'static,
 ) -> AdminResult<Done<Updated<UserView>>> {
     let now = admin.core.clock.now();
     let write = admin.write(O::NAME, move |tx| {
         let before = find(&*tx, &who)?;
         let mut user = before.clone();
-        change(&mut user)?;
+        change(&*tx, &mut user)?;
         user.updated_at = now;
         put(tx, Some(&before), &user)?;
         more(tx, user.uuid)?;

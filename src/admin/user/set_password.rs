@@ -6,7 +6,7 @@ use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult};
 use crate::flow::users::end_sessions_and_families;
 use crate::identity::User;
-use crate::store::engine::Tx;
+use crate::store::engine::{Snapshot, Tx};
 
 /// A new password for a user.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ impl Operation for SetPassword {
         let user = admin.read(|snapshot| find(snapshot, &self.who)).await?;
         let (hash, shown) = hash(admin, &user, self.password, Vec::new()).await?;
         let now = admin.core.clock.now();
-        let change_user = move |user: &mut User| {
+        let change_user = move |_: &dyn Snapshot, user: &mut User| {
             user.password.clone_from(&hash);
             user.password_changed_at = Some(now);
             Ok(())

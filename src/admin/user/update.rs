@@ -1,15 +1,14 @@
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
 use super::{KIND, UserFields, UserView, apply_fields, change};
+use crate::admin::groups::groups;
 use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::updated::Updated;
 use crate::admin::{Admin, AdminResult, about, all_or_none, check_account_id, claim};
 use crate::flow::factor_wait::end_wait;
 use crate::identity::User;
 use crate::oauth::FaultCode;
-use crate::store::engine::Tx;
+use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::FAILED_PASSWORDS;
 use crate::text;
 
@@ -38,8 +37,8 @@ impl Operation for UpdateUser {
 
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<Updated<UserView>>> {
         let who = self.who.clone();
-        let groups = Arc::clone(admin.core.catalog().groups());
-        let change_user = move |user: &mut User| {
+        let change_user = move |snapshot: &dyn Snapshot, user: &mut User| {
+            let groups = groups(snapshot)?;
             let mut faults = Vec::new();
             if let Some(email) = &self.email
                 && let Err(fault) = claim::set(user, "email", email)
@@ -58,7 +57,7 @@ impl Operation for UpdateUser {
                 let detail = "the user has no password that must be changed: set one with user set-password";
                 faults.push(FaultCode::NotAllowed.at(["must_change_password"], detail));
             }
-            all_or_none(about(KIND, &self.who, faults).collect())
+            Ok(all_or_none(about(KIND, &self.who, faults).collect())?)
         };
         let reset = move |tx: &mut dyn Tx, user| {
             if self.reset_failed_passwords {
