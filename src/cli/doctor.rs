@@ -10,6 +10,7 @@ mod disk;
 mod factors;
 mod finding;
 mod grade;
+mod groups;
 mod mail;
 mod names;
 mod nodes;
@@ -126,6 +127,7 @@ pub fn run(
                 .as_ref()
                 .map(factors::examine_tokens),
         );
+        findings.extend(groups::examine(&installation_state.clients_without_users));
         findings.extend(installation_state.registrant_room_used.map(registrants::examine));
         findings.extend(settings::examine_shortages(installation_state.memory_shortages));
         let warnings = installation_state.server_warnings.into_iter();

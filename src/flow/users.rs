@@ -13,9 +13,11 @@ use super::login::remembered_device;
 use super::login::session;
 use super::login::session::EndedSessions;
 use super::logout_notice;
-use super::{Core, Failure};
+use super::{Catalog, Core, Failure};
 use crate::clock::Timestamp;
 use crate::identity::{Factor, LoginName, User};
+use crate::oauth::Client;
+use crate::oauth::client::GrantType;
 use crate::oauth::group::Groups;
 use crate::oauth::token_length;
 use crate::observe::audit;
@@ -176,6 +178,33 @@ impl<'a> NameLookup<'a> {
         *last_found.unwrap_or_else(PoisonError::into_inner) = found;
         read
     }
+}
+
+/// Whether the client can get tokens for people who are not anonymous.
+pub fn is_for_people(client: &Client) -> bool {
+    let exchanges = client.may_use(GrantType::JwtBearer) || client.may_use(GrantType::TokenExchange);
+    client.signs_people_in() || exchanges
+}
+
+/// The enabled clients for some groups in which there is no user who may sign in. Reads users until each client has one.
+pub fn clients_without_users(snapshot: &dyn Snapshot, catalog: &Catalog) -> Result<Vec<String>, StoreError> {
+    let clients = catalog.clients();
+    let mut alone: Vec<_> = clients
+        .filter(|client| client.enabled && !client.allowed_groups.is_empty() && is_for_people(client))
+        .collect();
+    alone.sort_by(|one, other| one.client_id.cmp(&other.client_id));
+    if alone.is_empty() {
+        return Ok(Vec::new());
+    }
+    USERS.visit(snapshot, .., |_, user| {
+        alone.retain(|client| !user.enabled || !client.lets_in(&user, catalog.groups()));
+        Ok(if alone.is_empty() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        })
+    })?;
+    Ok(alone.into_iter().map(|client| client.client_id.clone()).collect())
 }
 
 /// The users whose groups and claims take half of a token or more: how many, and the user with the longest.

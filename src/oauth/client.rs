@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::identity::{AuthenticationMethod, Consent, User};
+use crate::identity::{AuthenticationMethod, Consent};
 use crate::jose::jwk::JwkSet;
 use crate::oauth::client_certificate::ExpectedName;
 pub use crate::oauth::client_metadata::{
@@ -302,25 +302,6 @@ impl Client {
     /// Whether people sign in to the client on pages of the service.
     pub fn signs_people_in(&self) -> bool {
         self.may_use(GrantType::AuthorizationCode) || self.may_use(GrantType::DeviceCode)
-    }
-
-    /// Whether the client can get tokens for people who are not anonymous.
-    pub fn is_for_people(&self) -> bool {
-        let exchanges = self.may_use(GrantType::JwtBearer) || self.may_use(GrantType::TokenExchange);
-        self.signs_people_in() || exchanges
-    }
-
-    /// Whether the user may use the client: it is for everybody, or the user is in one of its groups.
-    pub fn lets_in(&self, user: &User, groups: &Groups) -> bool {
-        self.allowed_groups.is_empty() || !groups.among(&self.allowed_groups, user).is_empty()
-    }
-
-    /// The groups of the user that the claim `groups` names.
-    pub fn claimed_groups<'a>(&'a self, user: &User, groups: &'a Groups) -> BTreeSet<&'a str> {
-        match self.groups_claim {
-            GroupsClaim::All => groups.of(user),
-            GroupsClaim::Allowed => groups.among(&self.allowed_groups, user),
-        }
     }
 
     /// Whether this grant with this scope brings an ID token. A refresh may leave it out (OpenID Connect Core 12.2): its

@@ -8,11 +8,12 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::identity::AuthenticationLevel;
+use crate::identity::{AuthenticationLevel, User};
 use crate::jose::alg::Algorithm;
 use crate::oauth::Logo;
 use crate::oauth::access_token_typ::AccessTokenTyp;
 use crate::oauth::fields::{Lifetime, Plain, fields, is_default};
+use crate::oauth::group::Groups;
 use crate::oauth::scope::Scope;
 use crate::oauth::token_exchange::TokenExchangePolicy;
 
@@ -368,6 +369,19 @@ fields! {
 }
 
 impl ClientMetadata {
+    /// Whether the user may use the client: it is for everybody, or the user is in one of its groups.
+    pub fn lets_in(&self, user: &User, groups: &Groups) -> bool {
+        self.allowed_groups.is_empty() || !groups.among(&self.allowed_groups, user).is_empty()
+    }
+
+    /// The groups of the user that the claim `groups` names.
+    pub fn claimed_groups<'a>(&'a self, user: &User, groups: &'a Groups) -> BTreeSet<&'a str> {
+        match self.groups_claim {
+            GroupsClaim::All => groups.of(user),
+            GroupsClaim::Allowed => groups.among(&self.allowed_groups, user),
+        }
+    }
+
     /// The algorithms of what the service signs for the client, with the names of their fields.
     pub fn signing_algs(&self) -> [(&'static str, Option<Algorithm>); 5] {
         [

@@ -19,7 +19,7 @@ described! {
         /// the reason (RFC 6749 section 5.2).
         InvalidClient = "invalid_client",
         /// The code, refresh token or assertion is unknown, expired, used, revoked, or of another client. Send the user to
-        /// sign in again (RFC 6749 section 5.2).
+        /// sign in again. Or the user is in no group that may use the client (RFC 6749 section 5.2).
         InvalidGrant = "invalid_grant",
         /// The client may not use this grant. The operator allows it with `idsvc client update` (RFC 6749 sections 4.1.2.1
         /// and 5.2).
@@ -44,7 +44,7 @@ described! {
         /// `error_description` names the member (RFC 7591 section 3.2.2).
         InvalidClientMetadata = "invalid_client_metadata",
         /// The user declined, or did not sign in at the provider. Offer to sign in again (RFC 6749 section 4.1.2.1, RFC 8628
-        /// section 3.5). With
+        /// section 3.5). With `prompt=none`: the user is in no group that may use the client. With
         /// `anonymous_refresh_token`: another sign-in has upgraded the anonymous user. Leave the parameter out.
         AccessDenied = "access_denied",
         /// The user has not decided about the device yet. Poll again after the interval (RFC 8628 section 3.5).

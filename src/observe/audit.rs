@@ -106,7 +106,7 @@ events! { 'a
     }
     /// A user who is signed in, or whose grant or token was presented, got nothing for a client that they may not use.
     AccessRefused = "access_refused": warn(%user, client_id, reason) {
-        /// The user.
+        /// The user. One whom the token of a provider would have created is not stored.
         user: Uuid,
         /// The client.
         client_id: &'a str,

@@ -203,6 +203,7 @@ mod tests {
             "consent_policy",
             "consent_terms",
             "scope_api",
+            "no_access_title",
             "logout_user",
             "logged_out_of",
             "back_to",

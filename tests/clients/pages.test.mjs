@@ -210,6 +210,7 @@ const PREVIEWED = [
   'account/data',
   'account/email-requested',
   'passkey-offer/first',
+  'no-access/first',
   'device/wrong',
   'device-decision/elsewhere',
   'device-decision/allowed',

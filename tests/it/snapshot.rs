@@ -326,6 +326,31 @@ fn the_commands_of_scopes_and_groups() {
 }
 
 #[test]
+fn the_commands_of_access() {
+    check(
+        "access",
+        &[
+            "group add staff",
+            "user add alice@example.com --no-password --group staff",
+            "user add bob@example.com --no-password",
+            "client add payroll --name Payroll --redirect-uri https://payroll.example/cb --allow-group STAFF",
+            "client update payroll --groups-claim allowed --scope openid --scope groups",
+            "client update payroll --allow-group stuff",
+            "client access payroll",
+            "client access payroll --json",
+            "client access nobody",
+            "client add open --public --redirect-uri https://open.example/cb --json",
+            "client access open --limit 1",
+            "client access open --limit 1 --json",
+            "user access bob@example.com",
+            "user access bob@example.com --json",
+            "user access nobody",
+            "group remove staff --yes",
+        ],
+    );
+}
+
+#[test]
 fn the_commands_of_keys_and_state() {
     check(
         "key-and-state",

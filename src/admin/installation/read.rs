@@ -8,7 +8,7 @@ use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult};
 use crate::clock::Timestamp;
 use crate::flow::factors::FactorSummary;
-use crate::flow::users::{NearTokenLimit, near_token_limit};
+use crate::flow::users::{NearTokenLimit, clients_without_users, near_token_limit};
 use crate::flow::{clock_watermark, factors, node_digests};
 use crate::oauth::refresh::RefreshFamily;
 use crate::store::engine::{FileId, Snapshot};
@@ -49,6 +49,9 @@ pub struct InstallationState {
     /// The users whose tokens are near the longest that are issued.
     #[serde(default)]
     pub near_token_limit: Option<NearTokenLimit>,
+    /// The clients for some groups in which there is no user who may sign in.
+    #[serde(default)]
+    pub clients_without_users: Vec<String>,
     /// How much of the room is used up for clients that the operator did not register, in percent.
     #[serde(default)]
     pub registrant_room_used: Option<u64>,
@@ -89,10 +92,11 @@ impl Operation for ReadInstallation {
                 factors::summary(snapshot)?,
                 login_names::in_conflict(snapshot)?,
                 near_token_limit(snapshot, catalog.groups())?,
+                clients_without_users(snapshot, &catalog)?,
             ))
         };
         let counted = admin.core.stream("installation_state", count).await?;
-        let (outlasting, factors, name_conflicts, near_token_limit) = counted;
+        let (outlasting, factors, name_conflicts, near_token_limit, clients_without_users) = counted;
         let state = InstallationState {
             issuer: issuer.unwrap_or_else(|| admin.core.policy.issuer.clone()),
             for_development,
@@ -106,6 +110,7 @@ impl Operation for ReadInstallation {
             factors,
             name_conflicts,
             near_token_limit,
+            clients_without_users,
             registrant_room_used: admin.core.registrant_room_used(),
             server_warnings: store.server_warnings().await?,
             nodes: store.read(|snapshot| node_digests::read(snapshot, now)).await?,

@@ -8,6 +8,7 @@ use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult, last_use};
 use crate::clock::Timestamp;
 use crate::flow::grant_policy::Denial;
+use crate::flow::users::is_for_people;
 use crate::oauth::Client;
 
 /// A request for the clients that a user may use.
@@ -59,7 +60,7 @@ impl Operation for ShowAccess {
             let user = find(snapshot, &self.who)?;
             let mut clients: Vec<_> = catalog
                 .clients()
-                .filter(|client| client.is_for_people())
+                .filter(|client| is_for_people(client))
                 .cloned()
                 .collect();
             let last_used = last_use::by_client(snapshot, &catalog, user.uuid)?;

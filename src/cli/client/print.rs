@@ -113,10 +113,12 @@ pub(super) fn show(
         ("auth_methods", methods.collect::<Vec<_>>().join(" ")),
     ];
     let fields = field_facts(&view.metadata, ClientFields::FIELDS)?;
+    let names = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     let switch = |is_on| if is_on { "on" } else { "off" }.to_owned();
     facts.extend(fields.into_iter().filter_map(|(field, value)| match field {
         _ if !applies(field, view) => None,
         "logo" => Some((field, yes_no(view.has_logo))),
+        "allowed_groups" => Some((field, names(&view.allowed_groups))),
         "scope_marker" => Some((field, switch(view.scope_marker))),
         "id_token_on_refresh" => Some((field, switch(view.id_token_on_refresh))),
         _ => Some((field, value)),

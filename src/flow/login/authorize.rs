@@ -129,23 +129,40 @@ pub async fn begin_authorization(
             issued
         }
     };
-    anonymous_upgrade::record(result.linked());
-    if let StepResult::Refused(refused) = &result {
-        record_refusal(&refused.refusal, &client.client_id);
-    }
-    let (sealed, binding) = match result {
-        StepResult::SignIn
-        | StepResult::SecondStep
-        | StepResult::NoAccess
-        | StepResult::AskConsent
-        | StepResult::OfferPasskey => transaction::begin_transaction(core, purpose, browser, now)?,
-        _ => Default::default(),
+    record(&result, &client);
+    let (sealed, binding) = if is_continued(&result) {
+        transaction::begin_transaction(core, purpose, browser, now)?
+    } else {
+        Default::default()
     };
     Ok(BrowserRedirect {
         destination: result.destination(sealed, &code, &core.policy.issuer),
         binding,
         session: None,
     })
+}
+
+/// Whether a page continues the sign-in.
+fn is_continued(result: &StepResult) -> bool {
+    match result {
+        StepResult::SignIn
+        | StepResult::SecondStep
+        | StepResult::NoAccess
+        | StepResult::AskConsent
+        | StepResult::OfferPasskey => true,
+        StepResult::Issued(..)
+        | StepResult::Refused(_)
+        | StepResult::OpenAccount(_)
+        | StepResult::DecideDevice => false,
+    }
+}
+
+/// Records in the audit log what the request came to.
+fn record(result: &StepResult, client: &Client) {
+    anonymous_upgrade::record(result.linked());
+    if let StepResult::Refused(refused) = result {
+        record_refusal(&refused.refusal, &client.client_id);
+    }
 }
 
 /// Opens a pushed request. Of its parameters here, only two count, but none may be sent twice.

@@ -281,14 +281,11 @@ pub(in crate::flow) fn next_step(
         Some(live) => can_use_two_factors(snapshot, &live.user, purpose.accepts_passkeys())?,
         None => false,
     };
-    let lets_in = |live: &LiveSession| {
-        let client = purpose.client();
-        client.is_none_or(|client| issuer.lets_in(client, &live.user))
-    };
+    let client = purpose.client();
     let signed_in = session.map(|live| SignedIn {
         id: live.id,
         session: &live.session,
-        is_let_in: lets_in(live),
+        is_let_in: client.is_none_or(|client| issuer.lets_in(client, &live.user)),
         has_second_factor,
         consent: consent.as_ref(),
     });

@@ -21,7 +21,7 @@ use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::Authorization;
 use crate::oauth::confirmation::{Confirmation, Possession};
-use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::error::{Cause, ErrorCode, Refusal};
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::refresh::{RefreshFamily, narrowed_scope};
 use crate::oauth::resource::{Apis, Resources, TokenTarget, not_granted, unknown};
@@ -39,7 +39,8 @@ pub const ACTOR_REFUSED: Refusal =
 
 /// Exchanges an access token of this service, or an ID token of a provider.
 ///
-/// A token that is not valid, or not acceptable by policy, is `invalid_request` (RFC 8693 section 2.2.2).
+/// A token that is not valid, or not acceptable by policy, is `invalid_request` (RFC 8693 section 2.2.2). That the user is in
+/// no group of the client is no fault of the token.
 pub async fn exchange_token(
     core: &Core,
     client: &AuthenticatedClient,
@@ -49,8 +50,11 @@ pub async fn exchange_token(
     now: Timestamp,
 ) -> Result<TokenResponse, FlowError> {
     let exchanged = exchange(core, client, request, resources, possession, now).await;
+    let is_of_token = |refusal: &Refusal| {
+        refusal.code == ErrorCode::InvalidGrant && refusal.cause != Some(Cause::NotInGroup)
+    };
     exchanged.map_err(|error| match error {
-        FlowError::Refused(refusal) if refusal.code == ErrorCode::InvalidGrant => Refusal {
+        FlowError::Refused(refusal) if is_of_token(&refusal) => Refusal {
             code: ErrorCode::InvalidRequest,
             ..refusal
         }

@@ -103,8 +103,14 @@ pub(super) fn next_step_to_code(
             LoginStep::AskConsent
         };
     }
+    LoginStep::IssueCode(Box::new(code_grant(request, client, signed_in)))
+}
+
+/// What the code of this request contains for the signed-in user.
+fn code_grant(request: &AuthorizationRequest, client: &Client, signed_in: SignedIn<'_>) -> CodeGrant {
+    let session = signed_in.session;
     let scope = request.scope.filter(|value| client.scope.contains(value));
-    LoginStep::IssueCode(Box::new(CodeGrant {
+    CodeGrant {
         authorization: Authorization {
             client_id: request.client_id.clone(),
             client_incarnation: client.incarnation,
@@ -124,7 +130,7 @@ pub(super) fn next_step_to_code(
         nonce: request.nonce.clone(),
         code_challenge: request.code_challenge.clone(),
         anonymous: request.anonymous,
-    }))
+    }
 }
 
 fn needs_consent(request: &AuthorizationRequest, client: &Client, given: Option<&Consent>) -> bool {
