@@ -57,6 +57,9 @@ pub struct RequestingSignIn {
 /// The key of a link in the store.
 pub type LinkKey = (u32, Uuid);
 
+/// The key of an open invitation in the store: half of the digest of its address, and its link.
+pub type InvitationKey = (Uuid, LinkKey);
+
 /// A mail that was requested on a page. The browser keeps it, sealed, to type the code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestedMail {

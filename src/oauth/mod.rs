@@ -6,6 +6,7 @@ pub mod acr;
 pub mod anonymous;
 pub mod api;
 pub mod api_key;
+pub mod application_address;
 pub mod assertion;
 pub mod authorize;
 pub mod client;

@@ -6,7 +6,6 @@ use idsvc::admin::user::InviteUser;
 use idsvc::identity::{SecondFactorRule, SignUp};
 use idsvc::oauth::Logo;
 use idsvc::oauth::client::ClientOrigin;
-use idsvc::pages::text::EN;
 use serde_json::json;
 
 use crate::account_links::{choose, scene_with};
@@ -250,17 +249,11 @@ fn the_home_page_of_an_application_is_set_shown_exported_applied_and_removed() {
     let exported = shown(&service.run(&["export"]));
     assert!(exported.contains(&format!("home_uri = \"{home}\"")), "{exported}");
     let state = service.folder.path().join("state.toml");
-    let changed = "[[client]]\nclient_id = \"web\"\nhome_uri = \"https://app.example/other\"\n";
+    let entry = "[[client]]\nclient_id = \"web\"\nredirect_uris = [\"https://app.example/cb\"]";
+    let changed = format!("{entry}\nhome_uri = \"https://app.example/other\"\n");
     fs::write(&state, changed).unwrap();
-    let apply = |flags: &[&str]| {
-        let words = [&["apply", "-f", "state.toml"][..], flags].concat();
-        service
-            .command(&words)
-            .current_dir(service.folder.path())
-            .output()
-            .unwrap()
-    };
-    let applied = apply(&[]);
+    let apply = || service.run(&["apply", "-f", "state.toml"]);
+    let applied = apply();
     assert!(applied.status.success(), "{}", said(&applied));
     let shown_now = service.json(&["client", "show", "web", "--json"]);
     assert_eq!(shown_now["home_uri"], "https://app.example/other");
@@ -275,9 +268,9 @@ fn the_home_page_of_an_application_is_set_shown_exported_applied_and_removed() {
         let refused = service.run(&["client", "add", "new", "--no-grants", "--home-uri", hostile]);
         assert_eq!(refused.status.code(), Some(1), "{hostile}");
         let quoted = json!(hostile);
-        let state_of_it = format!("[[client]]\nclient_id = \"web\"\nhome_uri = {quoted}\n");
+        let state_of_it = format!("{entry}\nhome_uri = {quoted}\n");
         fs::write(&state, state_of_it).unwrap();
-        let refused = apply(&[]);
+        let refused = apply();
         assert_eq!(refused.status.code(), Some(1), "{hostile}");
         assert!(said(&refused).contains("home_uri"), "{}", said(&refused));
     }

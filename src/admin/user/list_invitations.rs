@@ -11,7 +11,7 @@ use crate::admin::page::Page;
 use crate::admin::stream::{RecordStream, StreamError, StreamLine, StreamOperation, write_end, write_line};
 use crate::clock::Timestamp;
 use crate::flow::one_time_link::invitations;
-use crate::identity::one_time_link::LinkKey;
+use crate::identity::one_time_link::InvitationKey;
 use crate::identity::{LoginName, OneTimeLink};
 use crate::oauth::group::Groups;
 use crate::store::tables::{INVITATIONS, ONE_TIME_LINKS};
@@ -76,8 +76,8 @@ impl RecordStream for ListInvitations {
 /// A page of invitations. One whose address belongs to a user by now cannot be used, and is left out.
 fn page(
     admin: Admin<'_>,
-    after: Option<(Uuid, LinkKey)>,
-) -> Result<Page<InvitationView, (Uuid, LinkKey)>, StoreError> {
+    after: Option<InvitationKey>,
+) -> Result<Page<InvitationView, InvitationKey>, StoreError> {
     let (now, catalog) = (admin.core.clock.now(), admin.core.catalog());
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     admin.core.store.read_blocking(|snapshot| {

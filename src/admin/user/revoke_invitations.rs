@@ -27,7 +27,7 @@ pub struct RevokedInvitations {
 }
 
 impl Operation for RevokeInvitations {
-    const NAME: &'static str = "user invitations --revoke";
+    const NAME: &'static str = "user invitations";
     const EFFECT: Effect = Effect::Destructive;
     type Output = RevokedInvitations;
 

@@ -12,7 +12,7 @@ use super::DrawnLink;
 use crate::clock::Timestamp;
 use crate::flow::Core;
 use crate::flow::passkey_index::half_digest;
-use crate::identity::one_time_link::{LinkEnd, LinkKey};
+use crate::identity::one_time_link::{InvitationKey, LinkEnd, LinkKey};
 use crate::identity::{LoginName, OneTimeLink};
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::schema::{meta_get, meta_put};
@@ -25,7 +25,7 @@ const IS_COMPLETE: &str = "invitations_index";
 /// The links that are read in one transaction.
 const PAGE_LINKS: usize = 500;
 
-fn row_of(email: &str, link: LinkKey) -> (Uuid, LinkKey) {
+fn row_of(email: &str, link: LinkKey) -> InvitationKey {
     (of_address(email), link)
 }
 
