@@ -95,6 +95,13 @@ fn hostile_account(section: AccountSection) -> Account {
             last_used_at: moment(),
             is_current: false,
         }],
+        launcher: vec![LauncherLine {
+            mark: Mark {
+                name: evil(),
+                logo: Some(evil()),
+            },
+            open: evil_link(),
+        }],
         applications: vec![ApplicationLine {
             id: evil(),
             name: evil(),
