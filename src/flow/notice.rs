@@ -186,3 +186,32 @@ fn named<'a>(factors: impl Iterator<Item = &'a Factor>) -> Vec<NoticedFactor> {
     });
     named.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::totp_setup::new_factor;
+    use crate::identity::{FactorKind, RecoveryCodes};
+
+    #[test]
+    fn a_name_that_could_be_read_as_an_address_is_left_out() {
+        for (name, told) in [
+            ("Alice's phone", "Alice's phone"),
+            ("", ""),
+            ("https://evil.example/secure", ""),
+            ("evil.example", ""),
+            ("help@evil", ""),
+        ] {
+            let codes = FactorKind::RecoveryCodes(RecoveryCodes::default());
+            let factor = Factor {
+                name: name.to_owned(),
+                ..new_factor(codes, Timestamp::from_seconds(0))
+            };
+            let named = named([&factor].into_iter());
+            assert_eq!(
+                (named[0].kind.as_str(), named[0].name.as_str()),
+                ("recovery_codes", told)
+            );
+        }
+    }
+}

@@ -14,7 +14,7 @@ fn branded() -> Service {
     service
         .with("IDSVC_BRAND_NAME", "Acme: Identity")
         .with("IDSVC_BRAND_LOGO", logo.to_str().unwrap())
-        .with("IDSVC_BRAND_ACCENT", "#b3261e")
+        .with("IDSVC_BRAND_ACCENT", "#5a2a83")
 }
 
 /// The page of an authorization request without a client.
@@ -58,7 +58,7 @@ fn pages_have_the_name_the_logo_and_the_colour_of_the_company() {
     let style = service
         .request("GET", &linked(&shown, "/theme.css").unwrap(), &[], "")
         .unwrap();
-    assert!(style.body.contains("--accent:#b3261e"), "{}", &style.body[..600]);
+    assert!(style.body.contains("--accent:#5a2a83"), "{}", &style.body[..600]);
 }
 
 #[test]
@@ -81,14 +81,14 @@ fn a_theme_counts_before_the_brand_and_inherits_what_it_leaves_out() {
     assert!(linked(&own, "/brand.svg").is_none() && !own.body.contains("rel=\"icon\""));
     running.terminate();
     // The other built-in theme keeps its colours and gets the logo.
-    let split = service.with("IDSVC_THEME", "split");
+    let split = branded().with("IDSVC_THEME", "split");
     let _running = split.serve();
     let shown = page(&split);
     assert!(linked(&shown, "/brand.svg").unwrap().starts_with("/theme/split/"));
     let style = split
         .request("GET", &linked(&shown, "/theme.css").unwrap(), &[], "")
         .unwrap();
-    assert!(!style.body.contains("#b3261e"));
+    assert!(!style.body.contains("#5a2a83"));
 }
 
 /// As the guide says: what a theme leaves out is as in the theme `default`.
@@ -121,7 +121,7 @@ fn a_wrong_file_or_colour_is_refused_with_a_sentence() {
             "red".to_owned(),
             "is no colour, written #rrggbb",
         ),
-        ("--brand-name", " ".to_owned(), "a name has 1 to 200 bytes"),
+        ("--brand-name", " ".to_owned(), "brand.name is empty"),
     ] {
         let checked = service.run(&["config", "check", flag, &value]);
         assert_eq!(checked.status.code(), Some(1), "{flag} {value}");

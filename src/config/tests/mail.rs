@@ -114,3 +114,22 @@ fn a_password_file_has_one_line_and_is_for_its_owner() {
         .find(|warning| warning.message.contains("password for the mail server"));
     assert!(warning.unwrap().message.contains("chmod"), "{warnings:?}");
 }
+
+#[test]
+fn a_sender_without_a_name_has_the_name_of_the_brand() {
+    let from = |brand: &str, from: &str| {
+        let mail = format!("[mail]\nurl = \"smtp://localhost\"\nfrom = \"{from}\"\n");
+        let settings = resolve_settings(&sources_of(&[], &[], &format!("{brand}{mail}"))).unwrap();
+        settings.mail.unwrap().from.to_string()
+    };
+    let brand = "[brand]\nname = \"Acme: Identity\"\n";
+    assert_eq!(
+        from(brand, "no-reply@example.com"),
+        "\"Acme: Identity\" <no-reply@example.com>"
+    );
+    assert_eq!(
+        from(brand, "Help <no-reply@example.com>"),
+        "Help <no-reply@example.com>"
+    );
+    assert_eq!(from("", "no-reply@example.com"), "no-reply@example.com");
+}
