@@ -289,7 +289,7 @@ mod tests {
     fn a_mail_that_was_stored_without_the_end_of_its_link_is_still_drawn() {
         let stored = r#"{"sign_in":{"link":"https://id.example/link","code":"402817"}}"#;
         let content: Content = serde_json::from_str(stored).unwrap();
-        assert_eq!(mail_of(&content).expires, None);
+        assert_eq!(mail_of(&content, None).expires, None);
         let expires_at = Some(Timestamp::from_seconds(3600));
         let (link, code) = (String::new(), String::new());
         let content = Content::SignUp {
@@ -297,7 +297,7 @@ mod tests {
             code,
             expires_at,
         };
-        let expires = mail_of(&content).expires;
+        let expires = mail_of(&content, None).expires;
         assert_eq!(expires.as_deref(), Some("1970-01-01 01:00 UTC"));
     }
 }

@@ -167,6 +167,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::pages::mail::MailFactor;
     use crate::themes::Source;
     use crate::themes::theme_set::Themes;
 
@@ -242,6 +243,10 @@ mod tests {
             device: Some(EVIL.to_owned()),
             network: Some(EVIL.to_owned()),
             time: Some(EVIL.to_owned()),
+            factors: vec![MailFactor {
+                kind: "passkey".to_owned(),
+                name: EVIL.to_owned(),
+            }],
             new_address: Some(EVIL.to_owned()),
             account_id: Some(EVIL.to_owned()),
         };
