@@ -1,5 +1,7 @@
 //! Typed tables: records under keys whose bytes sort like their values.
 
+mod hints;
+
 use std::borrow::Borrow;
 use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow, RangeBounds};
@@ -249,30 +251,6 @@ impl<K: Key, R: Record> Table<K, R> {
         }
     }
 
-    /// Says that the record under `key` will be read ([`Snapshot::will_get`]).
-    pub fn will_get<Q>(&self, snapshot: &dyn Snapshot, key: &Q)
-    where
-        K: Borrow<Q>,
-        Q: KeyBytes + ?Sized,
-    {
-        snapshot.will_get(self.id, &encoded(key));
-    }
-
-    /// Says that a row of the user whom the record under `key` names will be read ([`Snapshot::will_get_of_user`]).
-    pub fn will_get_of_user<Q>(&self, snapshot: &dyn Snapshot, key: &Q, table: TableId, rest: &str)
-    where
-        K: Borrow<Q>,
-        Q: KeyBytes + ?Sized,
-    {
-        snapshot.will_get_of_user(self.id, &encoded(key), table, rest.as_bytes());
-    }
-
-    /// Says that this range of keys will be scanned ([`Snapshot::will_range`]).
-    pub fn will_scan(&self, snapshot: &dyn Snapshot, keys: &impl RangeBounds<K>) {
-        let (from, to) = bounds(keys);
-        snapshot.will_range(self.id, as_slice(&from), as_slice(&to));
-    }
-
     /// Whether there is a row under `key`.
     pub fn contains<Q>(&self, snapshot: &dyn Snapshot, key: &Q) -> Result<bool, StoreError>
     where
@@ -373,17 +351,6 @@ impl<K: Key, R: Record> Table<K, R> {
     {
         let (from, to) = prefix(first);
         self.collect(snapshot, Bound::Included(&from), as_slice(&to), limit)
-    }
-
-    /// Says that the rows whose key has this first part will be scanned ([`Snapshot::will_range`]).
-    pub fn will_scan_prefix<Q>(&self, snapshot: &dyn Snapshot, first: &Q)
-    where
-        K: Compound,
-        K::First: Borrow<Q>,
-        Q: KeyBytes + ?Sized,
-    {
-        let (from, to) = prefix(first);
-        snapshot.will_range(self.id, Bound::Included(&from), as_slice(&to));
     }
 
     fn collect(

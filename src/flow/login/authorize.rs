@@ -3,13 +3,14 @@
 use super::anonymous_upgrade;
 use super::destination::BrowserRedirect;
 use super::drawn_code::DrawnCode;
+use super::expected_rows::will_find_session;
 use super::given_consent::may_send_errors;
 use super::push_request;
 use super::pushed_use;
 use super::read_request::{ReadAuthorization, ReadRequest, read_request};
 use super::session;
+use super::step_result::{PlannedStep, StepResult};
 use super::transaction;
-use super::transaction::{PlannedStep, StepResult};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::client_lookup::find_client;
@@ -74,7 +75,7 @@ pub async fn begin_authorization(
     let found = lookup.clone();
     let issuer = TokenIssuer::new(core);
     let decide = move |snapshot: &dyn Snapshot| -> Result<_, TxError<UntrustedRedirect>> {
-        session::will_find(snapshot, presented.as_ref(), asked.client_id());
+        will_find_session(snapshot, presented.as_ref(), asked.client_id());
         let record = LoginRecord::default();
         if pushed_use::is_answered_elsewhere(snapshot, &asked, &record)? {
             return Err(UntrustedRedirect::RequestUri.into());

@@ -7,7 +7,8 @@ use uuid::Uuid;
 
 use super::drawn_code::CodeSlot;
 use super::session::{AuthenticationEvent, LiveSession};
-use super::transaction::{LoginContext, StepResult, next_step, take_step};
+use super::step_result::StepResult;
+use super::transaction::{LoginContext, next_step, take_step};
 use crate::clock::Timestamp;
 use crate::flow::account::factors::may_change;
 use crate::flow::client_lookup::ClientLookup;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
+use super::expected_rows::will_find_session;
 use crate::clock::Timestamp;
 use crate::flow::browser::{Browser, PresentedSession};
 use crate::flow::grant_policy::has_lost_provider;
@@ -20,8 +21,7 @@ use crate::secret::{Digest, Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{
-    CODES, CODES_BY_USER, CONSENTS, FACTORS, FAILED_PASSWORDS, FAMILIES, FAMILIES_BY_OWNER, SESSIONS,
-    SESSIONS_BY_USER, USERS,
+    CODES, CODES_BY_USER, FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS,
 };
 
 /// The most sessions of one user.
@@ -57,18 +57,6 @@ pub fn find_unended(snapshot: &dyn Snapshot, id: Uuid) -> Result<Option<Session>
     }
 }
 
-/// Says that [`find`] will read this session and its user, and that the user's consent for this client will be read.
-pub fn will_find(snapshot: &dyn Snapshot, cookie: Option<&PresentedSession>, client_id: Option<&str>) {
-    let Some(cookie) = cookie else {
-        return;
-    };
-    SESSIONS.will_get(snapshot, &cookie.id);
-    SESSIONS.will_get_of_user(snapshot, &cookie.id, USERS.id(), "");
-    if let Some(client_id) = client_id {
-        SESSIONS.will_get_of_user(snapshot, &cookie.id, CONSENTS.id(), client_id);
-    }
-}
-
 /// The live session that a browser presents. A session that began at a provider lives only while the provider is in
 /// service.
 pub fn find(
@@ -77,7 +65,7 @@ pub fn find(
     lifetimes: SessionLifetimes,
     now: Timestamp,
 ) -> Result<Option<LiveSession>, StoreError> {
-    will_find(snapshot, cookie, None);
+    will_find_session(snapshot, cookie, None);
     let Some((id, session)) = presented(snapshot, cookie)? else {
         return Ok(None);
     };
@@ -227,17 +215,6 @@ pub(in crate::flow) struct SessionChange {
     pub(in crate::flow) id: Uuid,
     pub(in crate::flow) session: Session,
     pub(in crate::flow) ended: EndedSessions,
-}
-
-/// Says that a session of this user will be started in a sign-in at this client.
-pub(in crate::flow) fn will_start(snapshot: &dyn Snapshot, user: Uuid, client_id: Option<&str>) {
-    USERS.will_get(snapshot, &user);
-    FAILED_PASSWORDS.will_get(snapshot, &user);
-    FACTORS.will_scan_prefix(snapshot, &user);
-    SESSIONS_BY_USER.will_scan_prefix(snapshot, &user);
-    if let Some(client_id) = client_id {
-        CONSENTS.will_get(snapshot, &(user, client_id.to_owned()));
-    }
 }
 
 /// Starts a session, or renews the one that the same user has in this browser. A renewed session keeps its id, which

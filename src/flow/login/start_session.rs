@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::anonymous_upgrade;
 use super::destination::{BrowserRedirect, Destination};
 use super::drawn_code::DrawnCode;
+use super::expected_rows::{will_find_session, will_start_session};
 use super::federated_user::{self, UserMatch};
 use super::lost_factors;
 use super::passkey_offer::{self, AuthenticatedSignIn};
@@ -16,8 +17,9 @@ use super::remembered_device::RememberedUsers;
 use super::second_factor_rule;
 use super::session;
 use super::session::{AuthenticationEvent, DrawnSession, EndedSessions, LiveSession, NewSession};
+use super::step_result::StepResult;
 use super::transaction;
-use super::transaction::{BrowserLogin, LoginContext, LoginTransactionError, StepResult};
+use super::transaction::{BrowserLogin, LoginContext, LoginTransactionError};
 use crate::clock::Timestamp;
 use crate::flow::notice::DrawnNotice;
 use crate::flow::one_time_link::request_mail::request_change;
@@ -134,9 +136,9 @@ pub(in crate::flow) async fn start_session(
         .store
         .write("start_session", move |tx| -> Result<_, StoreError> {
             let client_id = transaction.purpose.client_id();
-            session::will_find(&*tx, browser.session.as_ref(), client_id);
+            will_find_session(&*tx, browser.session.as_ref(), client_id);
             if let Some(user) = expected {
-                session::will_start(&*tx, user, client_id);
+                will_start_session(&*tx, user, client_id);
             }
             let mut record = transaction::find_record(&*tx, transaction.id)?;
             let lifetimes = policy.lifetimes.session;

@@ -15,13 +15,14 @@ use std::sync::Arc;
 use url::Url;
 use uuid::Uuid;
 
-use super::anonymous_upgrade::LinkedUser;
 use super::destination::{BrowserRedirect, Destination};
 use super::drawn_code::{CodeSlot, DrawnCode};
+use super::expected_rows::will_find_session;
 use super::given_consent::given_consent;
 use super::pushed_use::{is_answered_elsewhere, record_answer};
 use super::second_factor_rule::can_use_two_factors;
 use super::session::LiveSession;
+use super::step_result::{PlannedStep, StepResult};
 use super::{anonymous_upgrade, sealed, session};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
@@ -30,11 +31,11 @@ use crate::flow::token::issue::TokenIssuer;
 use crate::flow::users::NameLookup;
 use crate::flow::{Core, Failure, FlowError, unless_refused};
 use crate::identity::{LoginName, SessionLifetimes, User};
-use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget};
+use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::{
-    AccountLogin, CodeGrant, LoginProgress, LoginPurpose, LoginRecord, LoginStep, LoginTransaction,
-    ResolvedPurpose, SignedIn,
+    CodeGrant, LoginProgress, LoginPurpose, LoginRecord, LoginStep, LoginTransaction, ResolvedPurpose,
+    SignedIn,
 };
 use crate::secret::{BrowserCookie, Secret};
 use crate::store::engine::{Snapshot, Tx};
@@ -148,7 +149,7 @@ pub async fn load_login(
             Some(lookup) => lookup.find(core, snapshot)?,
             None => None,
         };
-        session::will_find(
+        will_find_session(
             snapshot,
             browser.session.as_ref(),
             transaction.purpose.client_id(),
@@ -305,65 +306,6 @@ pub(in crate::flow) fn next_step(
     anonymous_upgrade::checked(snapshot, purpose, record, step, now)
 }
 
-/// What a step needs: a code to be stored, or nothing but its result.
-pub(in crate::flow) enum PlannedStep {
-    IssueCode(Box<CodeGrant>),
-    Result(StepResult),
-}
-
-impl PlannedStep {
-    pub(in crate::flow) fn of(step: LoginStep) -> Self {
-        Self::Result(match step {
-            LoginStep::SignIn => StepResult::SignIn,
-            LoginStep::SecondStep => StepResult::SecondStep,
-            LoginStep::NoAccess => StepResult::NoAccess,
-            LoginStep::AskConsent => StepResult::AskConsent,
-            LoginStep::Refuse(refused) => StepResult::Refused(refused),
-            LoginStep::OpenAccount(account) => StepResult::OpenAccount(account),
-            LoginStep::DecideDevice => StepResult::DecideDevice,
-            LoginStep::IssueCode(grant) => return Self::IssueCode(grant),
-        })
-    }
-}
-
-/// The result of a step, inside the transaction.
-pub(in crate::flow) enum StepResult {
-    SignIn,
-    SecondStep,
-    NoAccess,
-    AskConsent,
-    OfferPasskey,
-    Issued(ResponseTarget, Option<LinkedUser>),
-    Refused(Box<RefusedRequest>),
-    OpenAccount(AccountLogin),
-    DecideDevice,
-}
-
-impl StepResult {
-    /// The anonymous user that was linked.
-    pub(in crate::flow) fn linked(&self) -> Option<&LinkedUser> {
-        match self {
-            Self::Issued(_, linked) => linked.as_ref(),
-            _ => None,
-        }
-    }
-
-    /// Where the browser goes.
-    pub(in crate::flow) fn destination(self, sealed: String, code: &DrawnCode, issuer: &str) -> Destination {
-        match self {
-            Self::SignIn => Destination::SignIn(sealed),
-            Self::SecondStep => Destination::SecondFactor { sealed, proof: None },
-            Self::NoAccess => Destination::NoAccess(sealed),
-            Self::AskConsent => Destination::AskConsent(sealed),
-            Self::OfferPasskey => Destination::OfferPasskey(sealed),
-            Self::Issued(target, _) => Destination::Respond(target.code(code.secret.reveal(), issuer)),
-            Self::Refused(refused) => Destination::Respond(refused.response(issuer)),
-            Self::OpenAccount(account) => Destination::Account(account),
-            Self::DecideDevice => Destination::DecideDevice(sealed),
-        }
-    }
-}
-
 /// Takes a step of a user who is signed in: issues the code, or records the refusal.
 pub(in crate::flow) fn take_step(
     tx: &mut dyn Tx,
@@ -486,7 +428,7 @@ where
         .write(
             "carry_on_authorization",
             move |tx| -> Result<_, TxError<LoginTransactionError>> {
-                session::will_find(&*tx, presented.as_ref(), transaction.purpose.client_id());
+                will_find_session(&*tx, presented.as_ref(), transaction.purpose.client_id());
                 let mut record = find_record(&*tx, transaction.id)?;
                 if !record.is_in_progress(now) || is_answered_elsewhere(&*tx, &transaction.purpose, &record)?
                 {
