@@ -15,7 +15,6 @@ pub use crate::oauth::client_metadata::{
     PkceRequirement, RefreshPolicy,
 };
 pub use crate::oauth::client_secret::StoredSecret;
-use crate::oauth::group::Groups;
 use crate::oauth::redirect_uri::{self, MatchedRedirectUri};
 use crate::oauth::scope::Scope;
 use crate::secret::{ApiKey, ClientSecret, Digest, RegistrationAccessToken};
