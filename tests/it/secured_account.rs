@@ -103,8 +103,11 @@ async fn the_page_of_a_void_link_says_the_true_reason() {
     assert_eq!(press(&server, &used).await.heading(), EN.secured_title);
     let again = press(&server, &used).await;
     server.advance(8 * DAY);
-    for page in [again, press(&server, &old).await] {
-        assert!(page.text().contains(EN.error_link_advice), "{}", page.text());
+    for (page, advice) in [
+        (again, EN.error_link_used),
+        (press(&server, &old).await, EN.error_link_expired),
+    ] {
+        assert!(page.text().contains(advice), "{}", page.text());
     }
 }
 
