@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::engine::TableId;
 use crate::federation::Provider;
-use crate::identity::one_time_link::InvitationKey;
+use crate::identity::one_time_link::LinkKey;
 use crate::identity::{Consent, Factor, OneTimeLink, Session, User};
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::device::DeviceAuthorization;
@@ -104,7 +104,7 @@ pub const USER_ACTIVITY: Table<Uuid, UserActivity> = Table::new(35, "user_activi
 /// The last uses of the secrets of each client, by `client_id`.
 pub const CLIENT_SECRET_USES: Table<String, ClientSecretUses> = Table::new(36, "client_secret_uses");
 /// The open invitations by address: (half of the SHA-256 of the one form of the address, the link).
-pub const INVITATIONS: Table<InvitationKey, ()> = Table::new(37, "invitations").grouped_by_first(16);
+pub const INVITATIONS: Table<(Uuid, LinkKey), ()> = Table::new(37, "invitations").grouped_by_first(16);
 
 /// The tables of a backup: all but those of the sign-ins, the device authorizations, the outbox, the links and the nodes.
 /// A browser whose sign-in is unknown begins it again, as a device does. A message that a backup had would be sent twice,
