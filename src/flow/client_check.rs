@@ -144,9 +144,7 @@ impl ClientRules {
     /// name.
     pub fn name_groups(&self, client: &mut Client) {
         let named = std::mem::take(&mut client.allowed_groups).into_iter();
-        client.allowed_groups = named
-            .map(|name| self.groups.registered_name(name))
-            .collect();
+        client.allowed_groups = named.map(|name| self.groups.registered_name(name)).collect();
     }
 
     /// Checks the record as a whole. Addresses and scope values that the client had `before` are not checked again.

@@ -80,6 +80,11 @@ pub enum StoreError {
     /// After a failover, the old primary takes writes again.
     #[error("{0}: stop the old primary, or make it a standby, so that nothing is served from it")]
     OldPrimary(String),
+    /// The database stores commits, and answers none until a standby has it too.
+    #[error(
+        "commits wait for a synchronous standby: start it, or take it out of synchronous_standby_names if this is the newest primary"
+    )]
+    StandbyAwaited,
     /// A session of another program has locked a table of the database.
     #[error("the table {0} of the database is locked: end the session that has locked it")]
     Locked(&'static str),
@@ -91,7 +96,7 @@ pub enum StoreError {
     Refused(String),
     /// The database server does not let the user of the connection do something.
     #[error(
-        "the database server refused: {0}: grant this right to the user in store.url, or run migrate and restore as the owner"
+        "the database server refused: {0}: the role in store.url needs GRANT USAGE ON SCHEMA idsvc and GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA idsvc, and the owner of the database grants both. migrate and restore need the owner"
     )]
     Forbidden(String),
     /// A transaction or a look reads more rows, one after the other, than one may.
@@ -115,6 +120,7 @@ impl StoreError {
             | Self::Forbidden(_)
             | Self::Unreachable(_)
             | Self::OldPrimary(_)
+            | Self::StandbyAwaited
             | Self::Locked(_)
             | Self::NotSetUp
             | Self::Refused(_) => true,

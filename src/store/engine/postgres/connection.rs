@@ -14,7 +14,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row};
 
 use super::errors::{CallError, unreachable};
-use super::hosts::{self, NewestPrimary, Server, describe, name_of};
+use super::hosts::{self, HostFailure, NewestPrimary, Server, describe, name_of};
 use super::tls::Connector;
 use crate::random::Random;
 use crate::store::{Address, OpenError, StoreError};
@@ -62,6 +62,7 @@ impl Address {
             hosts: split_by_host(&config).map_err(|what| invalid(what.to_owned()))?,
             first_host: Arc::default(),
             newest_primary: Arc::default(),
+            awaits_standby: Arc::default(),
             tls,
             random: Random::system(),
         })
@@ -116,6 +117,8 @@ pub(super) struct ConnectionSettings {
     /// The index of the host that is tried first: the one that worked last.
     first_host: Arc<AtomicUsize>,
     newest_primary: Arc<NewestPrimary>,
+    /// Whether a commit was seen to wait for a synchronous standby.
+    awaits_standby: Arc<AtomicBool>,
     /// `None` if TLS is off.
     tls: Option<Connector>,
     pub(super) random: Random,
@@ -124,14 +127,14 @@ pub(super) struct ConnectionSettings {
 impl ConnectionSettings {
     /// Connects once, to the first host that lets it.
     pub(super) async fn connect(&self) -> Result<OpenConnection, StoreError> {
-        let mut last_error = self.silence();
+        let mut failures = Vec::new();
         for _ in &self.hosts {
             let index = self.first_host.load(Ordering::Relaxed);
             let Some(host) = self.hosts.get(index) else { break };
             match timeout(self.host_timeout(host), self.connect_to(host)).await {
                 Ok(Ok(open)) => return Ok(open),
-                Ok(Err(error)) => last_error = error,
-                Err(_) => last_error = silence_of(host),
+                Ok(Err(error)) => failures.push(HostFailure::new(host, error)),
+                Err(_) => failures.push(HostFailure::new(host, silence_of(host))),
             }
             let next = (index + 1) % self.hosts.len();
             // Another connection may have found out the same.
@@ -139,29 +142,31 @@ impl ConnectionSettings {
                 .first_host
                 .compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
         }
-        Err(last_error)
+        Err(HostFailure::join(failures).unwrap_or_else(|| self.silence()))
+    }
+
+    pub(super) fn has_several_hosts(&self) -> bool {
+        self.hosts.len() > 1
     }
 
     /// Looks at all hosts of the address. Fails if two of them are primaries, or if the primary is older than another host.
     pub(super) async fn check_hosts(&self) -> Result<(), StoreError> {
-        if self.hosts.len() < 2 {
+        if !self.has_several_hosts() {
             return Ok(());
         }
-        let mut looks = JoinSet::new();
-        for host in &self.hosts {
-            let (settings, mut host) = (self.clone(), host.clone());
-            host.target_session_attrs(TargetSessionAttrs::Any);
-            looks.spawn(async move {
-                let looked = async {
-                    let open = settings.open(&host).await.ok()?;
-                    describe(&open.client, &host).await
-                };
-                timeout(settings.host_timeout(&host), looked).await.ok()?
-            });
-        }
-        // A host that does not answer may be a standby that is off.
-        let servers: Vec<Server> = looks.join_all().await.into_iter().flatten().collect();
-        hosts::check(&servers)
+        hosts::check(&look_at(self, self.hosts.iter()).await)
+    }
+
+    /// Looks at the hosts that are not in use, and leaves the one in use if another one is a newer primary.
+    pub(super) async fn compare_hosts(&self) {
+        let used = self.newest_primary.name();
+        let others = self.hosts.iter().filter(|host| Some(name_of(host)) != used);
+        self.newest_primary.compare(&look_at(self, others).await);
+    }
+
+    /// Whether two hosts call themselves the primary, and nothing tells which one is newer.
+    pub(super) fn is_disputed(&self) -> bool {
+        self.newest_primary.is_disputed()
     }
 
     /// How long the making of a connection to this host may take.
@@ -203,6 +208,40 @@ impl ConnectionSettings {
         let index = self.first_host.load(Ordering::Relaxed);
         self.hosts.get(index).map_or(StoreError::Closed, silence_of)
     }
+
+    /// The error of a call that the server has not answered.
+    pub(super) fn silence_of_call(&self) -> StoreError {
+        if self.awaits_standby() {
+            StoreError::StandbyAwaited
+        } else {
+            self.silence()
+        }
+    }
+
+    pub(super) fn awaits_standby(&self) -> bool {
+        self.awaits_standby.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_standby_awaited(&self, is_awaited: bool) {
+        self.awaits_standby.store(is_awaited, Ordering::Relaxed);
+    }
+}
+
+/// Asks these hosts what they are. A host that does not answer is left out: it may be a standby that is off.
+async fn look_at(settings: &ConnectionSettings, hosts: impl Iterator<Item = &Config>) -> Vec<Server> {
+    let mut looks = JoinSet::new();
+    for host in hosts {
+        let (settings, mut host) = (settings.clone(), host.clone());
+        host.target_session_attrs(TargetSessionAttrs::Any);
+        looks.spawn(async move {
+            let looked = async {
+                let open = settings.open(&host).await.ok()?;
+                describe(&open.client, &host).await
+            };
+            timeout(settings.host_timeout(&host), looked).await.ok()?
+        });
+    }
+    looks.join_all().await.into_iter().flatten().collect()
 }
 
 /// The error of this host if it has not answered.
@@ -317,7 +356,7 @@ impl Connection {
                     if let Some(open) = self.open.take() {
                         open.cancel(&self.settings);
                     }
-                    CallError::Disconnected(self.settings.silence())
+                    CallError::Disconnected(self.settings.silence_of_call())
                 }
             };
             if let CallError::Disconnected(error) = &failure {

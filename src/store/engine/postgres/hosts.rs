@@ -3,6 +3,7 @@
 //! A failover gives the new primary a higher timeline. An old primary that comes back takes writes too, and knows nothing
 //! of what happened since.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -23,6 +24,8 @@ const SERVER: &str = "SELECT current_setting('transaction_read_only') = 'off', s
 FROM pg_control_system() system, pg_control_checkpoint() checkpoint, pg_control_recovery() recovery";
 
 const USUAL_PORT: u16 = 5432;
+/// How the error ends of a host that takes no writes.
+const STANDBY_ANSWER: &str = "database does not allow writes";
 
 /// A server, as it describes itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +51,8 @@ pub(super) struct NewestPrimary {
     /// How often another one took its place. A connection from before that is closed.
     changes: AtomicU64,
     has_warned: AtomicBool,
+    /// Whether another server calls itself the primary too, and nothing tells which one is newer.
+    is_disputed: AtomicBool,
 }
 
 impl NewestPrimary {
@@ -72,8 +77,56 @@ impl NewestPrimary {
         Ok(())
     }
 
+    /// Compares the server in use with others of the address. If one of them is newer, that one takes its place, and no
+    /// connection to the older one is used any more.
+    pub(super) fn compare(&self, others: &[Server]) {
+        let mut newest = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(used) = newest.as_ref() else { return };
+        let newer = others.iter().filter(|other| is_older(used, other));
+        if let Some(newer) = newer.max_by_key(|newer| (newer.timeline, newer.takes_writes)) {
+            tracing::error!("{used} is an old primary, because {newer} came after it: this node leaves it");
+            self.changes.fetch_add(1, Ordering::Relaxed);
+            *newest = Some(newer.clone());
+        }
+        let rivals = newest.iter().chain(others).filter(|server| server.takes_writes);
+        let rivals: Vec<_> = rivals
+            .filter(|server| !newest.iter().any(|newest| is_older(server, newest)))
+            .collect();
+        let is_disputed = rivals
+            .iter()
+            .map(|server| server.identity())
+            .collect::<BTreeSet<_>>()
+            .len()
+            > 1;
+        let was_disputed = self.is_disputed.swap(is_disputed, Ordering::Relaxed);
+        if is_disputed && !was_disputed {
+            let names: Vec<_> = rivals.iter().map(ToString::to_string).collect();
+            let names = names.join(" and ");
+            tracing::error!("{names} take writes, and nothing tells which one is newer: stop the wrong one");
+        } else if was_disputed && !is_disputed {
+            tracing::warn!("only one server of the database takes writes again");
+        }
+    }
+
+    /// The name of the server in use.
+    pub(super) fn name(&self) -> Option<String> {
+        let newest = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.as_ref().map(|server| server.name.clone())
+    }
+
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_disputed(&self) -> bool {
+        self.is_disputed.load(Ordering::Relaxed)
+    }
+}
+
+impl Server {
+    /// Two addresses may lead to one server.
+    fn identity(&self) -> [i64; 2] {
+        [self.system, self.started_at]
     }
 }
 
@@ -85,16 +138,56 @@ fn old_primary(old: &Server, newer: &Server) -> StoreError {
     StoreError::OldPrimary(format!("{old} takes writes, but {newer} came after it"))
 }
 
+/// Why a host was not used.
+pub(super) struct HostFailure {
+    host: String,
+    error: StoreError,
+}
+
+impl HostFailure {
+    pub(super) fn new(host: &Config, error: StoreError) -> Self {
+        Self {
+            host: name_of(host),
+            error,
+        }
+    }
+
+    /// One error of all hosts. The one that explains most comes first: a standby always refuses, and an old primary is
+    /// refused because of another one.
+    pub(super) fn join(mut failures: Vec<Self>) -> Option<StoreError> {
+        failures.sort_by_key(|failure| match &failure.error {
+            StoreError::Unreachable(message) if message.ends_with(STANDBY_ANSWER) => 2,
+            StoreError::OldPrimary(_) => 1,
+            _ => 0,
+        });
+        if failures.len() < 2 {
+            return failures.pop().map(|failure| failure.error);
+        }
+        let is_old = |failure: &Self| matches!(failure.error, StoreError::OldPrimary(_));
+        let has_old_primary = failures.iter().any(is_old);
+        let messages = failures.into_iter().map(|failure| match failure.error {
+            StoreError::Unreachable(message) if !message.starts_with(&failure.host) => {
+                format!("{}: {message}", failure.host)
+            }
+            StoreError::Unreachable(message) | StoreError::OldPrimary(message) => message,
+            error => format!("{}: {error}", failure.host),
+        });
+        let message = messages.collect::<Vec<_>>().join("; ");
+        Some(if has_old_primary {
+            StoreError::OldPrimary(message)
+        } else {
+            StoreError::Unreachable(message)
+        })
+    }
+}
+
 /// Checks that at most one of the servers takes writes, and that none is newer than that one.
 pub(super) fn check(servers: &[Server]) -> Result<(), StoreError> {
     let mut primaries = servers.iter().filter(|server| server.takes_writes);
     let Some(primary) = primaries.next() else {
         return Ok(());
     };
-    // Two addresses may lead to one server.
-    let is_other =
-        |server: &&Server| (server.system, server.started_at) != (primary.system, primary.started_at);
-    if let Some(other) = primaries.find(is_other) {
+    if let Some(other) = primaries.find(|server| server.identity() != primary.identity()) {
         let message = format!("{primary} and {other} both take writes");
         return Err(StoreError::OldPrimary(message));
     }
@@ -165,6 +258,71 @@ mod tests {
         check(&[server("db1", true, 2), server("pooler", true, 2)]).unwrap();
         check(&[server("db1", false, 1)]).unwrap();
         check(&[]).unwrap();
+    }
+
+    fn using(used: Server) -> NewestPrimary {
+        NewestPrimary {
+            server: Mutex::new(Some(used)),
+            ..NewestPrimary::default()
+        }
+    }
+
+    #[test]
+    fn a_newer_primary_takes_the_place_of_the_one_in_use() {
+        let newest = using(server("db1", true, 1));
+        newest.compare(&[server("db2", false, 1)]);
+        assert_eq!((newest.changes(), newest.name().unwrap().as_str()), (0, "db1"));
+        newest.compare(&[server("db3", false, 2), server("db2", true, 2)]);
+        assert_eq!((newest.changes(), newest.name().unwrap().as_str()), (1, "db2"));
+        newest.compare(&[server("db1", true, 1)]);
+        assert_eq!((newest.changes(), newest.is_disputed()), (1, false));
+    }
+
+    #[test]
+    fn of_two_primaries_of_one_timeline_nothing_tells_the_newer_one_until_one_is_gone() {
+        let newest = using(server("db1", true, 2));
+        newest.compare(&[server("pooler", true, 2)]);
+        assert!(!newest.is_disputed(), "both addresses lead to one server");
+        let rival = Server {
+            started_at: 9,
+            ..server("db2", true, 2)
+        };
+        newest.compare(&[rival.clone()]);
+        assert!(newest.is_disputed());
+        newest.compare(&[Server {
+            takes_writes: false,
+            ..rival
+        }]);
+        assert!(!newest.is_disputed());
+        assert_eq!(newest.changes(), 0);
+    }
+
+    #[test]
+    fn the_errors_of_all_hosts_are_named_and_that_of_the_primary_comes_first() {
+        let failure = |host: &str, error| HostFailure {
+            host: host.to_owned(),
+            error,
+        };
+        let unreachable = |what: &str| StoreError::Unreachable(what.to_owned());
+        let standby = || unreachable(&format!("error connecting to server: {STANDBY_ANSWER}"));
+        let told = |failures| HostFailure::join(failures).unwrap().to_string();
+        let refused = unreachable("too many connections for role (53300)");
+        let said = told(vec![failure("db2", standby()), failure("db1", refused)]);
+        assert!(
+            said.contains("reached: db1: too many connections for role (53300); db2: error connecting"),
+            "{said}"
+        );
+        let old = StoreError::OldPrimary("db1 takes writes, but db2 came after it".to_owned());
+        let silent = unreachable("db2 did not answer in time");
+        let said = told(vec![failure("db1", old), failure("db2", silent)]);
+        assert!(
+            said.starts_with("db2 did not answer in time; db1 takes writes, but db2 came after it: stop"),
+            "{said}"
+        );
+        assert!(
+            told(vec![failure("db1", standby())])
+                .ends_with("server: database does not allow writes: try again later")
+        );
     }
 
     #[test]

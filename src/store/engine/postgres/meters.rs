@@ -29,6 +29,14 @@ struct Outages {
     /// Whether the log has this outage.
     is_logged: AtomicBool,
     log: FailureLog,
+    /// The last failure.
+    error: Mutex<Option<StoreError>>,
+}
+
+impl Outages {
+    fn last_error(&self) -> Option<StoreError> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// When the commit lane asked and was answered, by [`uptime`].
@@ -120,6 +128,9 @@ impl Postgres {
         }
         // Anyone may read this. The log has the cause.
         let fails = [CallKind::Fetch, CallKind::Commit].map(|kind| self.state.meters.fails(kind));
+        if self.state.settings.is_disputed() {
+            return Some("two servers of the database take writes".to_owned());
+        }
         if fails.contains(&true) || !self.is_current() {
             return Some("the database does not answer".to_owned());
         }
@@ -127,12 +138,27 @@ impl Postgres {
         fault.map(|_| "a table of the database cannot be used".to_owned())
     }
 
+    /// The cause of [`Self::problem`], for the operator.
+    pub(in crate::store) fn cause(&self) -> Option<StoreError> {
+        let (meters, settings) = (&self.state.meters, &self.state.settings);
+        if settings.awaits_standby() {
+            return Some(StoreError::StandbyAwaited);
+        }
+        let failing = [CallKind::Fetch, CallKind::Commit]
+            .into_iter()
+            .filter(|kind| meters.fails(*kind));
+        let mut causes = failing.filter_map(|kind| meters.outages(kind).last_error());
+        causes.next().or_else(|| self.state.faulty_tables.lasting())
+    }
+
     /// Whether the catalog in memory was the newest within the last seconds, and no commit has waited for longer. While
-    /// commits hang, this may be an old primary without its standbys.
+    /// commits hang, this may be an old primary without its standbys. While two servers take writes, one of them is.
     pub(in crate::store) fn is_current(&self) -> bool {
         let meters = &self.state.meters;
         let current_at = Duration::from_millis(meters.current_at.load(Ordering::Relaxed));
-        uptime().saturating_sub(current_at) < LONGEST_SILENCE && !meters.commits_hang()
+        uptime().saturating_sub(current_at) < LONGEST_SILENCE
+            && !meters.commits_hang()
+            && !self.state.settings.is_disputed()
     }
 }
 
@@ -167,6 +193,13 @@ impl State {
     pub(super) fn note_failure(&self, kind: CallKind, error: &StoreError) {
         self.meters.failures.fetch_add(1, Ordering::Relaxed);
         let outages = self.meters.outages(kind);
+        let error = match kind {
+            CallKind::Commit if self.settings.awaits_standby() => &StoreError::StandbyAwaited,
+            CallKind::Commit | CallKind::Fetch => error,
+        };
+        if error.is_outage() {
+            *outages.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+        }
         if error.is_outage()
             && !outages.fails.swap(true, Ordering::Relaxed)
             && let Some(left_out) = outages.log.take(error)

@@ -226,7 +226,7 @@ impl Postgres {
         let committed = self.handle.spawn(async move { state.commit_nothing().await });
         if timeout(FIRST_COMMIT_TIMEOUT, committed).await.is_err() {
             self.state
-                .note_failure(CallKind::Commit, &StoreError::Interrupted);
+                .note_failure(CallKind::Commit, &self.state.settings.silence_of_call());
         }
     }
 

@@ -28,25 +28,33 @@ const BEAT_TIMEOUT: Duration = Duration::from_secs(2);
 const POLLS_PER_CLEANUP: u32 = 20;
 const CLEANUP_TIMEOUT: Duration = Duration::from_mins(1);
 const POLLS_PER_BEAT: u32 = 2;
+/// After so many polls a node looks at the other hosts of its address, in the middle between two cleanups.
+const POLLS_PER_LOOK: u32 = 20;
+/// A commit of this role that waits for a synchronous standby. A role sees its own sessions.
+const AWAITS_STANDBY: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_stat_activity WHERE usename = current_user AND wait_event = 'SyncRep')";
 
 /// Polls as long as the store is open.
 pub(super) async fn run(mut connection: Connection, state: Arc<State>) {
     let mut probe: Option<JoinHandle<()>> = None;
     let mut cleanup: Option<JoinHandle<()>> = None;
-    let beat_log = FailureLog::default();
+    let mut look: Option<JoinHandle<()>> = None;
+    let mut beats = BeatLog::default();
     for count in 0_u32.. {
+        let is_node = state.node_clock.is_node();
         if let Err(error) = poll(&mut connection, &state).await {
             state.note_failure(CallKind::Fetch, &error);
-        } else if count % POLLS_PER_BEAT == 0
-            && let Err(failure) = state.beat(&mut connection, Instant::now() + BEAT_TIMEOUT).await
-        {
-            let error = failure.into_error();
-            if let Some(left_out) = beat_log.take(&error) {
-                let left_out = (left_out > 0).then_some(left_out);
-                tracing::error!(%error, left_out, "the clock of this node cannot be compared with those of the other nodes");
+        } else {
+            if count % POLLS_PER_BEAT == 0 {
+                let deadline = Instant::now() + BEAT_TIMEOUT;
+                beats.note(state.beat(&mut connection, deadline).await);
+            }
+            find_standby_awaited(&mut connection, &state).await;
+            let is_look_due = count % POLLS_PER_LOOK == POLLS_PER_LOOK / 2 || state.settings.is_disputed();
+            if is_node && state.settings.has_several_hosts() && is_look_due && has_ended(look.as_ref()) {
+                let settings = state.settings.clone();
+                look = Some(tokio::spawn(async move { settings.compare_hosts().await }));
             }
         }
-        let is_node = state.node_clock.is_node();
         if is_node && count % POLLS_PER_CLEANUP == 0 && has_ended(cleanup.as_ref()) {
             cleanup = Some(tokio::spawn(clean_up(Arc::clone(&state))));
         }
@@ -58,6 +66,46 @@ pub(super) async fn run(mut connection: Connection, state: Arc<State>) {
             probe = Some(tokio::spawn(async move { state.commit_nothing().await }));
         }
         sleep(INTERVAL).await;
+    }
+}
+
+/// Finds out whether commits that may fail wait for a synchronous standby. That is known until commits succeed.
+async fn find_standby_awaited(connection: &mut Connection, state: &State) {
+    if !state.meters.commits_may_fail() {
+        state.settings.note_standby_awaited(false);
+    } else if !state.settings.awaits_standby() {
+        let deadline = Instant::now() + BEAT_TIMEOUT;
+        // What fails here fails the next poll too.
+        if let Ok(rows) = connection.call(AWAITS_STANDBY, &[], deadline).await {
+            let is_awaited = rows.first().is_some_and(|row| row.get(0));
+            state.settings.note_standby_awaited(is_awaited);
+        }
+    }
+}
+
+/// Logs that heartbeats fail, and that they succeed again.
+#[derive(Default)]
+struct BeatLog {
+    log: FailureLog,
+    is_logged: bool,
+}
+
+impl BeatLog {
+    fn note(&mut self, beat: Result<(), CallError>) {
+        match beat {
+            Ok(()) if std::mem::take(&mut self.is_logged) => {
+                tracing::warn!("the clock of this node is compared with those of the other nodes again");
+            }
+            Ok(()) => {}
+            Err(failure) => {
+                let error = failure.into_error();
+                if let Some(left_out) = self.log.take(&error) {
+                    self.is_logged = true;
+                    let left_out = (left_out > 0).then_some(left_out);
+                    tracing::error!(%error, left_out, "the clock of this node cannot be compared with those of the other nodes");
+                }
+            }
+        }
     }
 }
 
