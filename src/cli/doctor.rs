@@ -131,10 +131,9 @@ pub fn run(
         findings.extend(installation_state.registrant_room_used.map(registrants::examine));
         findings.extend(settings::examine_shortages(installation_state.memory_shortages));
         let warnings = installation_state.server_warnings.into_iter();
-        findings
-            .extend(warnings.map(|warning| {
-                Finding::advice("database", warning.setting, warning.message, warning.remedy)
-            }));
+        findings.extend(warnings.map(nodes::server_finding));
+        let outage = installation_state.outage.as_deref();
+        findings.extend(outage.map(|outage| nodes::outage_finding(outage, is_running)));
         findings.extend(nodes::examine(&installation_state.nodes));
         findings.extend(installation_state.clocks.and_then(clock::examine_shared));
         findings.extend(clock::examine_outlasting(installation_state.outlasting));
@@ -184,8 +183,12 @@ fn check_issuer(stored: &str, config: &Config) -> Finding {
         let remedy = format!("{USE_THE_SAME_ADDRESS}, or remove its data");
         return Finding::advice("settings", "base_url", message, remedy);
     }
+    let stop = match config.settings.store {
+        Some(_) => "stop all nodes and ",
+        None => "",
+    };
     let remedy = format!(
-        "set it back, or run idsvc config set-issuer {configured} --i-know. Then issued access tokens are refused, and clients must be configured with the new issuer"
+        "set it back, or {stop}run idsvc config set-issuer {configured} --i-know. Then issued access tokens are refused, and clients must be configured with the new issuer"
     );
     Finding::mend("settings", "base_url", message, remedy)
 }

@@ -57,13 +57,23 @@ fn remove_one(
             return output.document(&document);
         }
         output.line(&format!("user {account_id} is removed"))?;
-        output.hint(&format!("{TRACES}\nEvents name the user as {uuid}."));
+        let traces = traces(connector, output)?;
+        output.hint(&format!("{traces}\nEvents name the user as {uuid}."));
         Ok(())
     })
 }
 
-const TRACES: &str =
-    "Traces stay in backups, and in the database until idsvc compact: see idsvc help erase-a-person.";
+/// Where copies of a removed user are.
+fn traces(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<&'static str, CliError> {
+    Ok(match connector.settings(output)?.store {
+        None => {
+            "Traces stay in backups, and in the database until idsvc compact: see idsvc help erase-a-person."
+        }
+        Some(_) => {
+            "Traces stay in backups, in the tables of PostgreSQL until VACUUM, and in its archive and on its standbys: see idsvc help erase-a-person."
+        }
+    })
+}
 
 /// Lists the users, asks, and removes those that were listed. The store is not held while the answer is waited for.
 fn remove_matching(
@@ -94,7 +104,8 @@ fn remove_matching(
         output.say(&format!("{kept} no longer matched, and stayed"));
     }
     if removed > 0 {
-        output.hint(TRACES);
+        let traces = traces(connector, output)?;
+        output.hint(traces);
     }
     Ok(())
 }

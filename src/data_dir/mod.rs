@@ -180,6 +180,27 @@ pub enum DataDirError {
         /// The issuer that the first start fixed.
         stored: String,
     },
+    /// The configured base URL is not that of the nodes that run.
+    #[error(
+        "base_url is {configured}, but the nodes that use this database run as {stored}: set base_url to that. To change it, stop all nodes first"
+    )]
+    NodeIssuerDiffers {
+        /// The issuer in the settings.
+        configured: String,
+        /// The issuer of the other nodes.
+        stored: String,
+    },
+    /// A node has a new key, and the database has data.
+    #[error(
+        "{address} has data already, which a new master key cannot open: copy master.key from a node that uses this database into {folder}, with mode 600 and the user of the service as its owner",
+        folder = path.display()
+    )]
+    NodeKeyElsewhere {
+        /// The data directory.
+        path: PathBuf,
+        /// The database, without its password.
+        address: String,
+    },
     /// The development server was started on the data of a real service.
     #[error(
         "this data directory was set up without --dev, and the development server would add an example client and user to it: name another with --data-dir"
@@ -329,6 +350,12 @@ impl DataDir {
         let stored = self.fixed_issuer_or(Some(configured))?;
         if stored == configured {
             return Ok(());
+        }
+        if self.store.other_nodes_blocking()? > 0 {
+            return Err(DataDirError::NodeIssuerDiffers {
+                configured: configured.to_owned(),
+                stored,
+            });
         }
         Err(DataDirError::IssuerChanged {
             data_dir: self.path.clone(),

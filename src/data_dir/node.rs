@@ -6,6 +6,7 @@ use super::access::check_writers;
 use super::lock::DirectoryLock;
 use super::master_key::{MASTER_KEY, read_key, write_key};
 use super::{DATABASE, DataDir, DataDirError, IfMissing, has_content, io_error, is_there, make_folder};
+use crate::admin::installation::stored_fingerprint;
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::engine::redb::journal_of;
@@ -28,10 +29,25 @@ pub fn init(path: &Path, address: Option<&Address>, random: &Random) -> Result<S
             .fingerprint());
     };
     check_no_file(path, address)?;
+    check_unsealed(path, address)?;
     make_folder(path)?;
     let key = Sealer::generate(random);
     write_key(path, &key, random).map_err(io_error(&key_path))?;
     Ok(Sealer::new(&key).fingerprint())
+}
+
+/// Checks that no master key belongs to the database. One that cannot be reached or has no tables may be set up later.
+fn check_unsealed(path: &Path, address: &Address) -> Result<(), DataDirError> {
+    let Ok(store) = connect(address, Options::default()) else {
+        return Ok(());
+    };
+    match stored_fingerprint(&store)? {
+        None => Ok(()),
+        Some(_) => Err(DataDirError::NodeKeyElsewhere {
+            path: path.to_owned(),
+            address: address.to_string(),
+        }),
+    }
 }
 
 /// Checks that the directory has a master key and no database file, and locks it.

@@ -118,7 +118,12 @@ async fn serve_until_stopped(
     }
     log_memory_plan(&config.memory, max_connections);
     let mtls_address = mtls.as_ref().map(|mtls| addresses(mtls).join(" "));
-    tracing::info!(issuer = %app.core.policy.issuer, listening = listening.join(" "), mtls = mtls_address, data_dir = %config.settings.data_dir.display(), store = config.settings.store.as_ref().map(tracing::field::display), "ready");
+    let problem = app.core.store.problem();
+    let message = match &problem {
+        None => "ready",
+        Some(_) => "started, and not ready yet",
+    };
+    tracing::info!(issuer = %app.core.policy.issuer, listening = listening.join(" "), mtls = mtls_address, data_dir = %config.settings.data_dir.display(), store = config.settings.store.as_ref().map(tracing::field::display), problem, "{message}");
     notify::ready();
     serve_requests(listener, mtls, Arc::clone(&app), tls, stops).await;
     tasks.abort_all();

@@ -10,6 +10,9 @@ pub struct ServerWarning {
     pub message: String,
     /// The remedy, for the operator.
     pub remedy: String,
+    /// Whether the service does not work until it is changed, or loses what it has answered.
+    #[serde(default)]
+    pub is_fault: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -42,6 +42,37 @@ impl Store {
         }
     }
 
+    /// Why this node should get no requests, and the cause, for the operator. `None` if the store is of one process.
+    pub fn outage(&self) -> Option<String> {
+        match &self.engine {
+            Engine::Local(_) => None,
+            #[cfg(feature = "postgres")]
+            Engine::Shared(postgres) => postgres.outage(),
+        }
+    }
+
+    /// How many other nodes run. One that has stopped counts for a few seconds, and those are waited for.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(clippy::unused_async, reason = "every store is local then")
+    )]
+    pub async fn other_nodes(&self) -> Result<usize, StoreError> {
+        match &self.engine {
+            Engine::Local(_) => Ok(0),
+            #[cfg(feature = "postgres")]
+            Engine::Shared(postgres) => postgres.other_nodes().await,
+        }
+    }
+
+    /// Like [`Self::other_nodes`], and blocks.
+    pub fn other_nodes_blocking(&self) -> Result<usize, StoreError> {
+        match &self.engine {
+            Engine::Local(_) => Ok(0),
+            #[cfg(feature = "postgres")]
+            Engine::Shared(postgres) => postgres.other_nodes_blocking(),
+        }
+    }
+
     /// The settings of the database server that should be changed.
     #[cfg_attr(
         not(feature = "postgres"),

@@ -308,6 +308,13 @@ impl Cluster {
         self.server = serve(&self.folder, self.port, &self.settings);
     }
 
+    /// Starts the server again, whose commits wait for no standby from now on.
+    pub(crate) fn restart_without_standby(&mut self) {
+        self.settings
+            .retain(|setting| !setting.starts_with("synchronous_standby_names"));
+        self.restart();
+    }
+
     /// The port on loopback.
     pub(crate) fn port(&self) -> u16 {
         self.port

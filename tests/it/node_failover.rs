@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::harness::kiosk::{ALL_GRANTS, Kiosk, OWN_TOKEN, is_ready, put_off, until_ready};
 use crate::harness::nodes::{serve, set_up, until};
 use crate::harness::postgres::{Cluster, Psql};
-use crate::harness::process::said;
+use crate::harness::process::{said, shown};
 
 #[test]
 fn beside_two_primaries_no_node_starts_and_one_that_runs_stays_with_the_new_one() {
@@ -49,6 +49,40 @@ fn beside_two_primaries_no_node_starts_and_one_that_runs_stays_with_the_new_one(
     servers.standby.restart();
     until_ready(&running[0]);
     kiosk.refresh(&running[0], &token).unwrap();
+}
+
+#[test]
+fn a_node_that_runs_on_an_old_primary_leaves_it_once_the_new_one_is_there() {
+    let mut servers = Cluster::with_standby();
+    let database = servers.primary.database("old_primary");
+    let url = servers.url(&database) + "&sslmode=disable";
+    let nodes = set_up(&[&*url; 2], &[]);
+    let kiosk = Kiosk::register(&nodes[0]);
+    servers.primary.kill();
+    servers.promote_standby();
+    servers.standby.kill();
+    servers.primary.restart_without_standby();
+    let running = serve(&nodes);
+    kiosk.enter(&running[0]).unwrap();
+
+    servers.standby.restart();
+    let [old, new] =
+        [&servers.primary, &servers.standby].map(|server| format!("127.0.0.1:{}", server.port()));
+    for node in &running {
+        let log = node.logged("this node leaves it");
+        let both = format!("{old} (timeline 1) is an old primary, because {new} (timeline 2) came after it");
+        assert!(log.contains(&both), "{log}");
+        until_ready(node);
+    }
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'idsvc'";
+    until(|| servers.primary.sql(sessions) == "0");
+    let token = kiosk.enter(&running[0]).unwrap();
+    kiosk.refresh(&running[1], &token).unwrap();
+    let doctor = nodes[0].run(&["doctor"]);
+    let told = shown(&doctor);
+    assert_eq!(doctor.status.code(), Some(1), "{told}");
+    assert!(told.contains("MEND  database store.url: 127.0.0.1"), "{told}");
+    assert!(told.contains("both take writes"), "{told}");
 }
 
 /// What a node answers from memory may be of an old primary, whose standbys have left it.
@@ -118,6 +152,16 @@ fn while_commits_hang_an_idle_node_notices_and_so_does_one_that_tries_a_locked_t
         for node in &running {
             assert_eq!(kiosk.status(node, &OWN_TOKEN), 503);
         }
+    }
+    for (node, running) in nodes.iter().zip(&running) {
+        running.logged("commits wait for a synchronous standby");
+        let doctor = node.run(&["doctor"]);
+        let told = shown(&doctor);
+        assert_eq!(doctor.status.code(), Some(1), "{told}");
+        assert!(
+            told.contains("the service answers 503: the database does not answer: commits wait for"),
+            "{told}"
+        );
     }
     servers.standby.resume();
     other.run("COMMIT").unwrap();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::harness::kiosk::{Kiosk, is_ready, put_off, until_ready};
 use crate::harness::nodes::{serve, set_up, until};
 use crate::harness::postgres::{Cluster, Database, Psql};
-use crate::harness::process::{Running, Service};
+use crate::harness::process::{Running, Service, said, shown};
 
 const FLAGS: &str = "--grant anonymous --grant refresh_token --grant device_code";
 
@@ -179,6 +179,72 @@ fn a_node_that_cannot_store_its_heartbeat_stays_ready_and_says_so() {
         node.logged("cannot be compared with those of the other nodes");
     }
     other.run("COMMIT").unwrap();
+}
+
+#[test]
+fn a_function_that_may_not_be_executed_is_reported_by_doctor() {
+    let (database, nodes) = three_nodes();
+    let running = serve(&nodes);
+    running.iter().for_each(until_ready);
+    let doctor = |number: usize| {
+        let checked = nodes[number].run(&["doctor"]);
+        (checked.status.code(), shown(&checked))
+    };
+    assert_eq!(doctor(0).0, Some(0), "{}", doctor(0).1);
+    let commit = "SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'idsvc'::regnamespace AND proname ~ '^commit_v'";
+    let commit = database.sql(commit);
+    database.sql(&format!("ALTER FUNCTION {commit} RENAME TO away"));
+    let (code, told) = doctor(1);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(
+        told.contains("MEND  database functions: the role idsvc cannot execute idsvc.commit_v"),
+        "{told}"
+    );
+    assert!(
+        told.contains("the service answers 503: the database does not answer: the database is not set up"),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_issuer_is_not_changed_while_other_nodes_run_and_a_further_node_makes_no_key() {
+    let (_, nodes) = three_nodes();
+    let running = serve(&nodes[..2]);
+    let change = ["config", "set-issuer", "https://new.example", "--i-know"];
+    for node in [&nodes[0], &nodes[2]] {
+        let refused = node.run(&change);
+        assert!(!refused.status.success());
+        assert!(
+            said(&refused).contains("would go on with the old issuer: stop them"),
+            "{}",
+            said(&refused)
+        );
+    }
+    let other = nodes[2]
+        .command(&["serve"])
+        .env("IDSVC_BASE_URL", "https://new.example")
+        .output()
+        .unwrap();
+    assert!(
+        said(&other).contains("the nodes that use this database run as http"),
+        "{}",
+        said(&other)
+    );
+    assert!(!said(&other).contains("set-issuer"), "{}", said(&other));
+
+    let key = nodes[2].data().join("master.key");
+    std::fs::remove_file(&key).unwrap();
+    let refused = nodes[2].run(&["init"]);
+    assert!(
+        said(&refused).contains("copy master.key from a node"),
+        "{}",
+        said(&refused)
+    );
+    assert!(!key.exists());
+
+    drop(running);
+    let changed = nodes[0].run(&change);
+    assert!(changed.status.success(), "{}", said(&changed));
 }
 
 /// An outage may have left many.

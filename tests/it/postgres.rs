@@ -139,6 +139,49 @@ async fn settings_that_endanger_a_store_are_named() {
     assert_eq!(settings(found), ["max_locks_per_transaction"]);
 }
 
+#[tokio::test]
+async fn rights_and_settings_of_the_role_and_settings_for_a_failover_are_named() {
+    let cluster = Cluster::start_with(&["max_locks_per_transaction=256"]);
+    let database = cluster.database("rights");
+    Store::migrate(&Address::parse(&database.url()).unwrap()).unwrap();
+    let port = cluster.port();
+    database.sql("CREATE ROLE node LOGIN PASSWORD 'secret'; GRANT USAGE ON SCHEMA idsvc TO node; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA idsvc TO node; REVOKE EXECUTE ON FUNCTION idsvc.beat_v1 FROM node");
+    database.sql("ALTER ROLE node SET statement_timeout = '30s'; ALTER ROLE node SET default_transaction_isolation = 'serializable'");
+    let name = database.url_at("x");
+    let (_, name) = name.rsplit_once('/').unwrap();
+    let found = async |hosts: &str| {
+        let url = format!("postgres://node:secret@{hosts}/{name}?sslmode=disable");
+        let store = Store::connect(&Address::parse(&url).unwrap(), Options::default()).unwrap();
+        store.server_warnings().await.unwrap()
+    };
+    let one = found(&format!("127.0.0.1:{port}")).await;
+    let said: Vec<_> = one
+        .iter()
+        .map(|warning| (warning.setting.as_str(), warning.is_fault))
+        .collect();
+    assert_eq!(
+        said,
+        [
+            ("synchronous_standby_names", false),
+            ("pg_control_checkpoint", false),
+            ("default_transaction_isolation", false),
+            ("statement_timeout", false),
+            ("functions", true),
+        ]
+    );
+    assert_eq!(one[4].message, "the role node cannot execute idsvc.beat_v1");
+    assert!(one[4].remedy.contains("IN SCHEMA idsvc TO node"), "{one:?}");
+
+    // Both addresses lead to one server.
+    let two = found(&format!("127.0.0.1:{port},127.0.0.1:{port}")).await;
+    let said: Vec<_> = two
+        .iter()
+        .map(|warning| (warning.setting.as_str(), warning.is_fault))
+        .collect();
+    assert_eq!(said[0], ("synchronous_standby_names", true));
+    assert_eq!(said[2], ("wal_log_hints", false));
+}
+
 #[test]
 fn a_server_with_tls_shows_its_certificate() {
     let cluster = Cluster::start_with_tls();

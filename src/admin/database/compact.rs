@@ -26,7 +26,7 @@ impl Operation for Compact {
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<Compacted>> {
         let store = &admin.core.store;
         if store.file().is_none() {
-            let detail = "nothing to compact: PostgreSQL reuses free space by itself (autovacuum)";
+            let detail = "nothing to compact: PostgreSQL reuses free space by itself (autovacuum). VACUUM removes what is dead at once";
             return Err(FaultCode::NotAllowed.of("database", "", detail).into());
         }
         let bytes_before = store.allocated_bytes();

@@ -55,6 +55,9 @@ pub struct InstallationState {
     /// How much of the room is used up for clients that the operator did not register, in percent.
     #[serde(default)]
     pub registrant_room_used: Option<u64>,
+    /// Why the node should get no requests, and the cause, if nodes share the store.
+    #[serde(default)]
+    pub outage: Option<String>,
     /// The settings of the database server that should be changed.
     pub server_warnings: Vec<ServerWarning>,
     /// The settings and themes of the nodes that share the store, by the name of the node.
@@ -73,6 +76,10 @@ impl Operation for ReadInstallation {
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<InstallationState>> {
         let (store, now) = (&admin.core.store, admin.core.clock.now());
         let lifetime = admin.core.policy.lifetimes.refresh_token;
+        if store.outage().is_none() {
+            store.try_commit().await;
+        }
+        let outage = store.outage();
         let names = |snapshot: &dyn Snapshot| -> Result<_, StoreError> {
             Ok((
                 meta_get(snapshot, ISSUER)?,
@@ -112,6 +119,7 @@ impl Operation for ReadInstallation {
             near_token_limit,
             clients_without_users,
             registrant_room_used: admin.core.registrant_room_used(),
+            outage,
             server_warnings: store.server_warnings().await?,
             nodes: store.read(|snapshot| node_digests::read(snapshot, now)).await?,
             clocks: store.clock_state(),

@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 use super::ISSUER;
 use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult};
+use crate::oauth::FaultCode;
 use crate::store::schema::{meta_get, meta_put};
 
 /// A new issuer. A running server uses its old issuer until it is restarted.
@@ -26,6 +27,13 @@ impl Operation for SetIssuer {
     type Output = IssuerView;
 
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<IssuerView>> {
+        let others = admin.core.store.other_nodes().await?;
+        if others > 0 {
+            let detail = format!(
+                "{others} other nodes use this database and would go on with the old issuer: stop them, change the issuer, and start them with the new base_url"
+            );
+            return Err(FaultCode::InUse.of("issuer", "", detail).into());
+        }
         let issuer = self.issuer.clone();
         let write = admin.write(Self::NAME, move |tx| {
             let previous_issuer = meta_get(&*tx, ISSUER)?;

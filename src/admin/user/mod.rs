@@ -55,7 +55,7 @@ pub use self::view::UserView;
 use self::whole_lists::with_whole_lists;
 use super::groups::group_ids;
 use super::operation::{Done, Operation};
-use super::updated::Updated;
+use super::updated::{ListChange, Updated};
 use super::{Admin, AdminResult, AdminTxError, already_exists, check_text, claim, not_found};
 use crate::flow::factor_wait::record_end;
 use crate::flow::{logout_notice, user_activity};
@@ -227,11 +227,17 @@ async fn change<O: Operation>(
         Ok(([before, user], activity))
     });
     let ([before, user], activity) = write.await?;
-    if before.factors_end_at.is_some() && user.factors_end_at.is_none() {
+    let ended_wait = before.factors_end_at.filter(|_| user.factors_end_at.is_none());
+    if ended_wait.is_some() {
         record_end(user.uuid, "operator");
     }
     let catalog = admin.core.catalog();
     let [before, view] = [before, user].map(|user| UserView::of(&user, catalog.groups(), None, activity));
-    let updated = Updated::of(&before, view, LISTS);
+    let mut updated = Updated::of(&before, view, LISTS);
+    updated.changes.extend(ended_wait.map(|end| ListChange {
+        field: "factors_end_at".to_owned(),
+        added: Vec::new(),
+        removed: vec![end.seconds().to_string()],
+    }));
     Ok(Done::about(updated.uuid, updated))
 }

@@ -1,10 +1,11 @@
-//! Compares the settings and themes of the nodes that share a database.
+//! Checks the nodes that share a database, and their server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
 use super::finding::Finding;
+use crate::store::ServerWarning;
 use crate::store::records::NodeDigests;
 
 const SAME_SETTINGS: &str = "give all nodes the same settings, and restart those that you change";
@@ -12,6 +13,31 @@ const SAME_THEMES: &str = "copy the folder of themes to all nodes; they read it 
 
 /// The names of the nodes that have the same value; `None` if they have none.
 type NodesByValue<'a> = BTreeMap<Option<Uuid>, Vec<&'a str>>;
+
+/// A setting of the server, or a right, that should be changed.
+pub(super) fn server_finding(warning: ServerWarning) -> Finding {
+    let ServerWarning {
+        setting,
+        message,
+        remedy,
+        is_fault,
+    } = warning;
+    if is_fault {
+        Finding::mend("database", setting, message, remedy)
+    } else {
+        Finding::advice("database", setting, message, remedy)
+    }
+}
+
+/// Why the node can do nothing for users.
+pub(super) fn outage_finding(outage: &str, is_running: bool) -> Finding {
+    let message = match is_running {
+        true => format!("the service answers 503: {outage}"),
+        false => outage.to_owned(),
+    };
+    let remedy = "idsvc help run-several-nodes says under 'Watch it' what to do";
+    Finding::mend("database", "readiness", message, remedy)
+}
 
 /// Compares what the nodes have.
 pub(super) fn examine(nodes: &BTreeMap<String, NodeDigests>) -> Vec<Finding> {

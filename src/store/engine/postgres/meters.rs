@@ -138,8 +138,16 @@ impl Postgres {
         fault.map(|_| "a table of the database cannot be used".to_owned())
     }
 
-    /// The cause of [`Self::problem`], for the operator.
-    pub(in crate::store) fn cause(&self) -> Option<StoreError> {
+    /// [`Self::problem`] with its cause, for the operator.
+    pub(in crate::store) fn outage(&self) -> Option<String> {
+        let problem = self.problem()?;
+        Some(match self.cause() {
+            Some(cause) => format!("{problem}: {cause}"),
+            None => problem,
+        })
+    }
+
+    fn cause(&self) -> Option<StoreError> {
         let (meters, settings) = (&self.state.meters, &self.state.settings);
         if settings.awaits_standby() {
             return Some(StoreError::StandbyAwaited);

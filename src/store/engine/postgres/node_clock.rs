@@ -21,7 +21,7 @@ use crate::store::shared_clock::{LARGEST_DIFFERENCE, REPORTED_DIFFERENCE};
 const MEASUREMENT_LIFETIME: Duration = Duration::from_secs(10);
 
 /// How long the clocks of the other nodes are known after a heartbeat. The other nodes forget this one as soon.
-const HEARTBEAT_LIFETIME: Duration = Duration::from_secs(5);
+pub(super) const HEARTBEAT_LIFETIME: Duration = Duration::from_secs(5);
 
 /// An answer that took longer tells nothing, as after a pause of this process.
 const LONGEST_ANSWER: Duration = Duration::from_secs(2);
@@ -126,6 +126,15 @@ impl NodeClock {
     /// Whether this process is a node.
     pub(super) fn is_node(&self) -> bool {
         self.node.get().is_some()
+    }
+
+    /// How many other nodes the last heartbeat has seen.
+    pub(super) fn other_nodes(&self) -> usize {
+        let known = self.known();
+        known
+            .heartbeat
+            .as_ref()
+            .map_or(0, |heartbeat| heartbeat.others().len())
     }
 
     pub(super) fn announce(&self, node: Uuid) {

@@ -12,7 +12,7 @@ use super::connection::Connection;
 use super::errors::CallError;
 use super::fetch::FetchBatch;
 use super::meters::CallKind;
-use super::node_clock::ClockAnswer;
+use super::node_clock::{ClockAnswer, HEARTBEAT_LIFETIME};
 use super::sql;
 use super::{Postgres, State};
 use crate::clock::{Clock, uptime};
@@ -126,11 +126,39 @@ impl Postgres {
         self.state.node_clock.announce(node);
         self.wait_for(|state| async move {
             let mut connection = Connection::new(state.settings.clone());
-            poll(&mut connection, &state).await?;
-            let beat = state.beat(&mut connection, Instant::now() + TIMEOUT).await;
-            beat.map_err(CallError::into_error)
+            compare_clocks(&mut connection, &state).await
         })
     }
+
+    /// How many other nodes run. One that has stopped counts for a few seconds, and those are waited for.
+    pub(in crate::store) async fn other_nodes(&self) -> Result<usize, StoreError> {
+        let counted = self.handle.spawn(other_nodes(Arc::clone(&self.state)));
+        counted.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Like [`Self::other_nodes`], and blocks.
+    pub(in crate::store) fn other_nodes_blocking(&self) -> Result<usize, StoreError> {
+        self.wait_for(other_nodes)
+    }
+}
+
+async fn other_nodes(state: Arc<State>) -> Result<usize, StoreError> {
+    let mut connection = Connection::new(state.settings.clone());
+    let deadline = Instant::now() + HEARTBEAT_LIFETIME + INTERVAL;
+    loop {
+        compare_clocks(&mut connection, &state).await?;
+        let count = state.node_clock.other_nodes();
+        if count == 0 || Instant::now() >= deadline {
+            return Ok(count);
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+async fn compare_clocks(connection: &mut Connection, state: &State) -> Result<(), StoreError> {
+    poll(connection, state).await?;
+    let beat = state.beat(connection, Instant::now() + TIMEOUT).await;
+    beat.map_err(CallError::into_error)
 }
 
 /// Asks once, and compares the clocks.
