@@ -33,7 +33,7 @@ struct State {
     replaced: Option<Vec<String>>,
     ahead_of_store: Option<AheadOfStore>,
     /// Those of them that the transaction has removed.
-    removed: Vec<String>,
+    removed: Vec<Client>,
 }
 
 impl ClientRoom {
@@ -88,13 +88,18 @@ impl ClientRoom {
             return Ok(());
         }
         let read = core.store.read(|snapshot| -> Result<_, StoreError> {
-            let is_there = |id: &String| CLIENTS.get(snapshot, id).map(|client| client.is_some());
-            state.removed.iter().map(is_there).collect::<Result<Vec<_>, _>>()
+            let is_there = |removed: &Client| Ok(CLIENTS.get(snapshot, &removed.client_id)?.is_some());
+            state
+                .removed
+                .iter()
+                .map(is_there)
+                .collect::<Result<Vec<_>, StoreError>>()
         });
-        for (client_id, is_there) in state.removed.iter().zip(read.await?) {
+        for (client, is_there) in state.removed.iter().zip(read.await?) {
             if !is_there {
                 audit::record(&Event::ClientRegistrationRemoved {
-                    client_id,
+                    client_id: &client.client_id,
+                    name: client.own_name(),
                     reason: "replaced",
                 });
             }
@@ -103,14 +108,14 @@ impl ClientRoom {
     }
 }
 
-/// Removes the clients whose place another takes, and returns their identifiers.
-fn remove_replaced(tx: &mut dyn Tx, chosen: &[String]) -> Result<Vec<String>, StoreError> {
+/// Removes the clients whose place another takes, and returns them.
+fn remove_replaced(tx: &mut dyn Tx, chosen: &[String]) -> Result<Vec<Client>, StoreError> {
     let mut removed = Vec::new();
     for id in chosen {
         let client = CLIENTS.get(&*tx, id)?;
         if let Some(client) = client.filter(|client| client.held_by != Some(Holder::Users)) {
             remove_client(tx, &client)?;
-            removed.push(client.client_id);
+            removed.push(client);
         }
     }
     Ok(removed)

@@ -148,6 +148,7 @@ pub async fn register(
     settled?;
     audit::record(&Event::ClientRegistered {
         client_id: &client.client_id,
+        name: client.own_name(),
         from,
         token: token.map(|(id, _)| id),
     });
@@ -300,22 +301,26 @@ pub async fn remove(
         .store
         .write("remove_registration", move |tx| -> Result<_, TxError<Refusal>> {
             let mut client = authorized(&*tx, &id, &digest)?;
+            let name = client.own_name().map(str::to_owned);
             if client.is_never_used() {
-                return Ok(remove_client(tx, &client)?);
+                remove_client(tx, &client)?;
+                return Ok(name);
             }
             client.enabled = false;
             client.updated_at = now;
             if let Some(registration) = &mut client.registration {
                 registration.is_removed = true;
             }
-            Ok(CLIENTS.put(tx, &id, &client)?)
+            CLIENTS.put(tx, &id, &client)?;
+            Ok(name)
         })
         .await;
     let reloaded = core.reload_clients(&[client_id.to_owned()]).await;
-    written?;
+    let name = written?;
     reloaded?;
     audit::record(&Event::ClientRegistrationRemoved {
         client_id,
+        name: name.as_deref(),
         reason: "request",
     });
     Ok(())

@@ -72,15 +72,19 @@ pub(super) async fn remove_unused_clients(core: &Core, now: Timestamp) -> Result
                 };
                 remove_client(tx, &client)?;
                 if !client.has_removed_itself() {
-                    removed.push((client.client_id, reason));
+                    removed.push((client, reason));
                 }
             }
             Ok(removed)
         })
         .await;
     let reloaded = core.reload_clients(&ids).await;
-    for (client_id, reason) in &removed? {
-        audit::record(&Event::ClientRegistrationRemoved { client_id, reason });
+    for (client, reason) in &removed? {
+        audit::record(&Event::ClientRegistrationRemoved {
+            client_id: &client.client_id,
+            name: client.own_name(),
+            reason,
+        });
     }
     Ok(reloaded?)
 }

@@ -426,6 +426,11 @@ impl Client {
         self.requires_pkce() && !(may_use_nonce && is_protected)
     }
 
+    /// The name that it gives itself.
+    pub fn own_name(&self) -> Option<&str> {
+        self.client_name.as_deref().filter(|name| !name.is_empty())
+    }
+
     /// The name shown to people.
     pub fn display_name(&self) -> &str {
         self.client_name.as_deref().unwrap_or(&self.client_id)

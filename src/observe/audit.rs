@@ -426,9 +426,11 @@ events! { 'a
         client_id: &'a str,
     }
     /// A client registered itself.
-    ClientRegistered = "client_registered": info(client_id, %from, token = token.map(tracing::field::display)) {
+    ClientRegistered = "client_registered": info(client_id, name, %from, token = token.map(tracing::field::display)) {
         /// The client.
         client_id: &'a str,
+        /// The name that it gives itself; absent without one.
+        name: Option<&'a str>,
         /// The client's address, past trusted proxies.
         from: IpAddr,
         /// The id of the initial access token; absent if registration is open.
@@ -442,9 +444,11 @@ events! { 'a
         from: IpAddr,
     }
     /// A client that registered itself, or that has a metadata document, was removed.
-    ClientRegistrationRemoved = "client_registration_removed": info(client_id, reason) {
+    ClientRegistrationRemoved = "client_registration_removed": info(client_id, name, reason) {
         /// The client.
         client_id: &'a str,
+        /// The name that it gave itself; absent without one.
+        name: Option<&'a str>,
         /// `request` if the client asked for it; `unused` if no user allowed it anything within 30 days. `replaced` if another
         /// client took its place (`clients.most_registered`, `limits.memory`), or if it had no room at the start. With a
         /// metadata document, `unused` if nobody used it for 30 days, or for the lifetime of a refresh token if that is longer.

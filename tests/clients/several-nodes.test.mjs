@@ -323,7 +323,7 @@ describe('several nodes', { timeout: 10 * 60_000 }, () => {
 
   it('goes on at the standby after a failover', async () => {
     await database.pause();
-    await shell(`psql --no-psqlrc -c 'SELECT pg_promote()' postgres\n${block('ALTER SYSTEM')}`, standby.environment);
+    await shell(`psql --no-psqlrc -c 'SELECT pg_promote()' postgres\n${block('ALTER SYSTEM SET')}`, standby.environment);
     for (const name of NODES) await until(`${name} is ready`, async () => (await get(ports[name], '/readyz')).status === 200);
     await shell('idsvc user add carol@example.com --generate-password', { IDSVC_DATA_DIR: join(folder, 'node1') });
     assert.match(await shell('idsvc user list', { IDSVC_DATA_DIR: join(folder, 'node3') }), /carol@example\.com/);

@@ -725,7 +725,7 @@ async fn a_client_that_makes_room_for_another_document_is_recorded() {
     other.code(&bob.browser()).await;
     let removed = audit.take(&["client_registration_removed"]);
     let expected = json!({
-        "event": "client_registration_removed", "client_id": scene.app.client_id(), "reason": "replaced",
+        "event": "client_registration_removed", "client_id": scene.app.client_id(), "name": "Notes <App>", "reason": "replaced",
     });
     assert_eq!(removed, [expected]);
     assert_eq!(scene.stored(), None);

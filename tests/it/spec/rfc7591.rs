@@ -55,6 +55,7 @@ async fn a_registered_client_signs_a_user_in_after_consent_and_refreshes() {
     assert_eq!(answer["client_id_issued_at"], server.clock.now().seconds());
     let events = audit.take(&["client_registered"]);
     assert_eq!(events[0]["client_id"], answer["client_id"]);
+    assert_eq!(events[0]["name"], "Notes");
 
     let party = server.party(text(&answer["client_id"]), text(&answer["client_secret"]));
     let browser = alice.browser();

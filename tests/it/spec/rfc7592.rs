@@ -195,6 +195,7 @@ async fn a_client_that_removes_itself_takes_everything_along() {
     assert_eq!((reply.status, reply.text()), (204, ""));
     let removed = audit.take(&["client_registration_removed"]);
     assert_eq!(removed[0]["reason"], "request");
+    assert_eq!(removed[0]["name"], web()["client_name"]);
     assert!(!client.party.is_welcome(&tokens).await && bystander.party.is_welcome(&kept).await);
     assert_eq!(
         client.party.refresh(tokens.refresh_token()).await.error(),
