@@ -31,9 +31,10 @@ pub(super) fn server_finding(warning: ServerWarning) -> Finding {
 
 /// Why the node can do nothing for users.
 pub(super) fn outage_finding(outage: &str, is_running: bool) -> Finding {
-    let message = match is_running {
-        true => format!("the service answers 503: {outage}"),
-        false => outage.to_owned(),
+    let message = if is_running {
+        format!("the service answers 503: {outage}")
+    } else {
+        outage.to_owned()
     };
     let remedy = "idsvc help run-several-nodes says under 'Watch it' what to do";
     Finding::mend("database", "readiness", message, remedy)

@@ -159,8 +159,10 @@ impl ConnectionSettings {
 
     /// Looks at the hosts that are not in use, and leaves the one in use if another one is a newer primary.
     pub(super) async fn compare_hosts(&self) {
-        let used = self.newest_primary.name();
-        let others = self.hosts.iter().filter(|host| Some(name_of(host)) != used);
+        let Some(used) = self.newest_primary.name() else {
+            return;
+        };
+        let others = self.hosts.iter().filter(|host| name_of(host) != used);
         self.newest_primary.compare(&look_at(self, others).await);
     }
 
