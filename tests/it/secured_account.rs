@@ -386,8 +386,9 @@ async fn an_operator_sees_the_wait_and_ends_it_with_the_factors_or_without() {
                 keep_factors: true,
                 fields: UserFields::default(),
             };
-            admin.call(update.clone()).await.unwrap();
-            admin.call(update).await.unwrap();
+            let ended = admin.call(update.clone()).await.unwrap().changes;
+            assert_eq!((ended.len(), ended[0].field.as_str()), (1, "factors_end_at"));
+            assert_eq!(admin.call(update).await.unwrap().changes, []);
         } else {
             admin.call(user::ResetFactors { who: who.clone() }).await.unwrap();
         }
