@@ -144,7 +144,7 @@ pub async fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, S
     core.store.read(|snapshot| lookup.find(core, snapshot)).await
 }
 
-/// The lookup of a name, for a read that looks at more.
+/// Looks up a login name inside a read that needs other rows too.
 #[derive(Clone, Copy)]
 pub(in crate::flow) struct NameLookup<'a> {
     name: &'a LoginName,
@@ -174,9 +174,10 @@ impl<'a> NameLookup<'a> {
         let Some(found) = found else {
             return Ok(None);
         };
+        let user = read?;
         let last_found = core.last_found_user.lock();
         *last_found.unwrap_or_else(PoisonError::into_inner) = found;
-        read
+        Ok(user)
     }
 }
 

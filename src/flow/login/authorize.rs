@@ -93,8 +93,8 @@ pub async fn begin_authorization(
         }
         Ok((step, live))
     };
-    // At a database, a transaction that writes nothing costs no more than a read.
-    let planned = if core.store.is_shared() {
+    // At a database, a transaction that writes nothing costs no more than a read. Without a session there is no code.
+    let planned = if core.store.is_shared() && browser.session.is_some() {
         None
     } else {
         let (step, _) = core.store.read(|snapshot| decide(snapshot)).await?;
@@ -124,7 +124,12 @@ pub async fn begin_authorization(
                     },
                 )
                 .await;
-            let published = lookup.publish(core).await;
+            let has_written = !issued.as_ref().is_ok_and(is_continued);
+            let published = if has_written {
+                lookup.publish(core).await
+            } else {
+                Ok(())
+            };
             let issued = issued?;
             published?;
             issued

@@ -4,7 +4,9 @@ use uuid::Uuid;
 
 use crate::flow::browser::PresentedSession;
 use crate::store::engine::Snapshot;
-use crate::store::tables::{CONSENTS, FACTORS, FAILED_PASSWORDS, SESSIONS, SESSIONS_BY_USER, USERS};
+use crate::store::tables::{
+    CONSENTS, FACTORS, FAILED_PASSWORDS, SESSIONS, SESSIONS_BY_USER, USER_ACTIVITY, USERS,
+};
 
 /// Says that [`session::find`](super::session::find) will read this session and its user, and that the user's consent for
 /// this client will be read.
@@ -27,6 +29,7 @@ pub(super) fn will_find_session(
 pub(super) fn will_start_session(snapshot: &dyn Snapshot, user: Uuid, client_id: Option<&str>) {
     USERS.will_get(snapshot, &user);
     FAILED_PASSWORDS.will_get(snapshot, &user);
+    USER_ACTIVITY.will_get(snapshot, &user);
     FACTORS.will_scan_prefix(snapshot, &user);
     SESSIONS_BY_USER.will_scan_prefix(snapshot, &user);
     if let Some(client_id) = client_id {

@@ -68,8 +68,8 @@ pub struct LoginContext {
     pub is_refused: bool,
     /// The live session of this browser.
     pub session: Option<LiveSession>,
-    /// The user with the name that was asked for.
-    pub named: Option<User>,
+    /// The user with the login name that the form has.
+    pub user_with_name: Option<User>,
     /// The next step.
     pub step: LoginStep,
     /// Whether a user may sign in in it. If not, only the user who is signed in can continue it.
@@ -118,8 +118,8 @@ pub(in crate::flow) fn accepts_authentication(
     Ok(lives && (may_sign_in_again || is_in_progress))
 }
 
-/// Opens a transaction for a page of this browser. The user with this `name` is read too. `admit` is called with the address of the client's metadata document
-/// before that is fetched.
+/// Opens a transaction for a page of this browser. Also reads the user with this `name`. `admit` is called with the address
+/// of the client's metadata document before that is fetched.
 pub async fn load_login(
     core: &Core,
     browser: &Browser,
@@ -145,7 +145,7 @@ pub async fn load_login(
     let issuer = TokenIssuer::new(core);
     let lookup = name.map(|name| NameLookup::new(core, name));
     let read = |snapshot: &dyn Snapshot| -> Result<_, TxError<LoginTransactionError>> {
-        let named = match lookup {
+        let user_with_name = match lookup {
             Some(lookup) => lookup.find(core, snapshot)?,
             None => None,
         };
@@ -169,9 +169,9 @@ pub async fn load_login(
         if !accepts_authentication && matches!(step, LoginStep::SignIn | LoginStep::SecondStep) {
             return Err(LoginTransactionError::Expired.into());
         }
-        Ok((record, session, named, step, accepts_authentication))
+        Ok((record, session, user_with_name, step, accepts_authentication))
     };
-    let (record, session, named, step, accepts_authentication) = core.store.read(read).await?;
+    let (record, session, user_with_name, step, accepts_authentication) = core.store.read(read).await?;
     Ok(LoginContext {
         transaction: Arc::new(transaction),
         sealed: sealed.to_owned(),
@@ -180,7 +180,7 @@ pub async fn load_login(
         progress: record.progress,
         is_refused: record.refusal.is_some(),
         session,
-        named,
+        user_with_name,
         step,
         accepts_authentication,
     })

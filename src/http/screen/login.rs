@@ -48,7 +48,7 @@ struct FailedAttempt<'a> {
 /// page.
 pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError> {
     if context.method() == Method::POST {
-        return submit(context, login_context::load(context).await?).await;
+        return submit(context, login_context::load_with_user(context, "username").await?).await;
     }
     let query = context.query().unwrap_or_default();
     if query.get("transaction").is_none() {
@@ -140,7 +140,7 @@ async fn sign_in_with_password(
     username: &str,
 ) -> Result<HttpResponse, HttpError> {
     let (limits, from) = (&context.app.limits, credentials.from);
-    let user = login.named.clone();
+    let user = login.user_with_name.clone();
     let known = device_cookie::device_id(context, &credentials.name, user.as_ref());
     let known = known.as_ref().map(<[u8; 16]>::as_slice);
     let name = credentials.name.clone();

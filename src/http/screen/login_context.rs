@@ -1,6 +1,5 @@
 //! Loads the sign-in that a form or an address belongs to.
 
-use ::http::Method;
 use url::Url;
 
 use super::browser_redirect;
@@ -25,13 +24,20 @@ pub struct LoginRequest {
 
 /// Loads the sign-in that the request names.
 pub async fn load(context: &RequestContext) -> Result<LoginRequest, HttpError> {
+    load_request(context, None).await
+}
+
+/// Loads the sign-in that the form names, and the user with the name in `field`. Read together, they wait for a shared store
+/// once.
+pub async fn load_with_user(context: &RequestContext, field: &str) -> Result<LoginRequest, HttpError> {
+    load_request(context, Some(field)).await
+}
+
+async fn load_request(context: &RequestContext, name_field: Option<&str>) -> Result<LoginRequest, HttpError> {
     let parameters = context.unique_parameters()?;
     let browser = context.browser();
     let sealed = parameters.get("transaction").unwrap_or_default();
-    // Read together, they wait for a shared store once.
-    let name = parameters
-        .get("username")
-        .filter(|_| context.method() == Method::POST);
+    let name = name_field.and_then(|field| parameters.get(field));
     let name = name.map(LoginName::new);
     let login = load_styled(context, sealed, name.as_ref()).await?;
     Ok(LoginRequest {

@@ -59,7 +59,7 @@ pub(super) const SETUP_LOCK: &str = "SELECT pg_advisory_xact_lock(7236274921)";
 /// A text that differs if a table or a function is added or changed.
 pub(super) const DEFINITIONS: &str = "SELECT concat(
   (SELECT count(*) FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('idsvc')),
-  (SELECT md5(string_agg(prosrc || coalesce(proconfig::text, ''), '' ORDER BY proname)) FROM pg_catalog.pg_proc WHERE pronamespace = to_regnamespace('idsvc')))";
+  (SELECT md5(string_agg(prosrc || coalesce(proconfig::text, ''), '' ORDER BY proname, pronargs)) FROM pg_catalog.pg_proc WHERE pronamespace = to_regnamespace('idsvc')))";
 
 /// Gives the catalog another generation. It is the time, so that no database has one that another one had.
 const COUNT_GENERATION: &str = "UPDATE idsvc.generation SET n = greatest(n + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::int8)";
