@@ -204,7 +204,7 @@ async fn many_users(server: &Server, count: u128) {
     let user = |number: u128| {
         let uuid = uuid::Uuid::from_u128(number << 64);
         let mut user = User::local(uuid, &format!("u{number}@example.com"), "org", START);
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             user.groups.insert(staff);
         }
         user

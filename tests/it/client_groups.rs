@@ -261,10 +261,7 @@ impl Way {
                 let codes = payroll.post("/oauth2/device_authorization").await.json();
                 let user_code = text(&codes["user_code"]);
                 let page = type_code(&browser, user_code).await.sign_in().await;
-                assert_eq!(
-                    page.decide("allow").await.heading(),
-                    EN.device_allowed_title.to_owned()
-                );
+                assert_eq!(page.decide("allow").await.heading(), EN.device_allowed_title);
                 payroll
                     .post("/oauth2/token")
                     .with("grant_type", "urn:ietf:params:oauth:grant-type:device_code")
