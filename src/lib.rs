@@ -36,7 +36,7 @@
 //! | [`observe`] | the log, the audit events, the metrics | clock, config, described, files |
 //! | [`data_dir`] | the files of one installation: lock, master key, free room, atomic writes, restore | admin, clock, control, files, flow, hex, random, seal, store |
 //! | [`flow`] | the use cases: one verb a file, one transaction each | clock, federation, identity, jose, limit, mail, oauth, observe, password, random, route, seal, secret, store, text, webauthn |
-//! | [`admin`] | the operations of administration, one file and one line in a list each | clock, federation, flow, identity, jose, limit, mail, oauth, observe, password, random, seal, secret, store, text |
+//! | [`admin`] | the operations of administration, one file and one line in a list each | clock, federation, flow, identity, jose, limit, mail, oauth, observe, password, random, secret, store, text |
 //! | [`pages`] | what people see: one struct a page, drawn with maud from what `http/screen` hands it; texts | hex |
 //! | [`themes`] | what a theme is, and the themes of one installation | files, hex, oauth, pages |
 //! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | files, limit, random |

@@ -172,7 +172,7 @@ fn score(document: &Document, terms: &[Term]) -> Option<f64> {
             }
         }
         let score = IN_TITLE * term.fit(&title) + IN_HEADING * heading + IN_TEXT * f64::ln_1p(text);
-        if score == 0.0 {
+        if score <= 0.0 {
             return None;
         }
         sum += score;

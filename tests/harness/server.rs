@@ -385,7 +385,7 @@ impl Server {
             client_secret,
             fields,
         };
-        self.admin().call(request).await.unwrap()
+        self.admin().call(request).await.unwrap().view
     }
 
     /// An administrator at work.

@@ -12,6 +12,7 @@ fn fields(claims: &[&str], text: Option<&str>) -> ScopeFields {
     ScopeFields {
         claims: Some(claims.iter().map(|&claim| claim.to_owned()).collect()),
         text: text.map(ToOwned::to_owned),
+        ..ScopeFields::default()
     }
 }
 

@@ -266,7 +266,7 @@ fn a_limit_that_names_a_lost_scope_value_stays_and_is_exported_and_applied() {
 fn a_scope_value_of_an_api_that_the_client_may_not_name_brings_a_hint() {
     let service = service();
     document(&service, &ADD_NOTES);
-    let hint = "The scope notes.read belongs to API notes: --api notes lets";
+    let hint = "The scope notes.read belongs to API notes: --add-api notes lets";
     let update = [
         "client",
         "update",

@@ -158,7 +158,13 @@ fn a_provider_has_the_same_life_with_and_without_a_service() {
         (&named["name"], &named["scope"], &named["domains"]),
         (&json!("Google"), &json!("email openid"), &json!(["a.example"]))
     );
-    assert_eq!(shown, tuned);
+    let mut after_update = shown.clone();
+    after_update["changes"] = tuned["changes"].clone();
+    assert_eq!(after_update, *tuned);
+    assert_eq!(
+        tuned["changes"][1],
+        json!({"field": "algs", "added": ["ES256"], "removed": ["RS256"]})
+    );
     let chosen = [
         "exchange",
         "audiences",
@@ -266,7 +272,7 @@ fn people_are_told_what_to_do_next() {
     let redirect_uri = format!("{}/federation/google/callback", service.issuer());
     assert!(hints.contains(&redirect_uri), "{hints}");
     assert!(
-        hints.contains("idsvc client update CLIENT --provider google"),
+        hints.contains("idsvc client update CLIENT --add-provider google"),
         "{hints}"
     );
     let listed = service.run(&["provider", "list"]);
