@@ -1,5 +1,7 @@
 //! Says what people read about an API on the consent page where it has no words for them.
 
+use std::fmt::Write;
+
 use super::admin_connection::AdminConnector;
 use super::output::Output;
 use crate::admin::scope::ListScopes;
@@ -42,7 +44,8 @@ pub(super) fn missing_words(
     }
     for value in values.iter().take(MAX_VALUES) {
         shown.push(value);
-        flags += &format!(" --add-scope {value}=TEXT");
+        // Writing to a string does not fail.
+        let _ = write!(flags, " --add-scope {value}=TEXT");
     }
     if shown.is_empty() {
         return None;

@@ -96,18 +96,15 @@ fn terms_of(question: &str) -> Vec<Term> {
             let phrase: Vec<_> = phrase.split_whitespace().collect();
             rest.starts_with(&phrase).then_some(phrase.len())
         };
-        match phrases.filter_map(|phrase| begins(&phrase)).max() {
-            Some(length) => {
-                let (phrase, after) = rest.split_at(length);
-                terms.push(Term::of(&phrase.join(" ")));
-                rest = after;
+        if let Some(length) = phrases.filter_map(|phrase| begins(&phrase)).max() {
+            let (phrase, after) = rest.split_at(length);
+            terms.push(Term::of(&phrase.join(" ")));
+            rest = after;
+        } else {
+            if !EMPTY_WORDS.contains(first) {
+                terms.push(Term::of(first));
             }
-            None => {
-                if !EMPTY_WORDS.contains(first) {
-                    terms.push(Term::of(first));
-                }
-                rest = after;
-            }
+            rest = after;
         }
     }
     terms
