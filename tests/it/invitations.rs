@@ -21,6 +21,9 @@ const HOUR: u64 = 60 * 60;
 const WEEK: u64 = 7 * 24 * HOUR;
 const YEAR: u64 = 365 * 24 * HOUR;
 
+/// A text of a page, in the language of the argument.
+type Advice = for<'a> fn(&Text<'a>) -> &'a str;
+
 fn by_invitation(policy: &mut Policy) {
     policy.accounts.sign_up = SignUp::Invitation;
 }
@@ -99,7 +102,7 @@ async fn each_link_that_has_ended_says_how_in_every_language_and_names_nobody() 
     assert_eq!(revoke(&server, "revoked@example.com").await, Ok(1));
     let replaced = invite(&server, "replaced@example.com").await;
     invite(&server, "replaced@example.com").await;
-    let ended: [(&str, for<'a> fn(&Text<'a>) -> &'a str); 3] = [
+    let ended: [(&str, Advice); 3] = [
         (&used, |text| text.error_link_used),
         (&revoked, |text| text.error_invitation_revoked),
         (&replaced, |text| text.error_invitation_replaced),

@@ -181,7 +181,7 @@ async fn an_invited_person_arrives_at_the_application_that_invites_or_at_the_lis
         .await;
     server
         .client_with("pay", |client| {
-            client.home_uri = Some("https://pay.example/home".to_owned())
+            client.home_uri = Some("https://pay.example/home".to_owned());
         })
         .await;
     let arrive = async |email: &str, client_id: Option<&str>| {
@@ -215,7 +215,7 @@ async fn an_invited_person_who_sets_up_a_second_factor_first_arrives_there_too()
     .await;
     server
         .client_with("notes", |client| {
-            client.home_uri = Some("https://notes.example/".to_owned())
+            client.home_uri = Some("https://notes.example/".to_owned());
         })
         .await;
     let link = invite_to(&server, "bob@example.com", Some("notes")).await;
