@@ -16,10 +16,14 @@ async fn what_a_user_did_at_one_node_is_known_at_the_other_and_outlives_sessions
     one.user("bob").await;
     let tokens = acme.tokens(&alice.browser()).await;
     assert_eq!(seen(&other, &alice).await, days("2027-01-15", "2027-01-15"));
-    [&one, &other].iter().for_each(|node| node.advance(3 * DAY));
+    for node in [&one, &other] {
+        node.advance(3 * DAY);
+    }
     acme.refresh(tokens.refresh_token()).await.tokens();
     assert_eq!(seen(&other, &alice).await, days("2027-01-15", "2027-01-18"));
-    [&one, &other].iter().for_each(|node| node.advance(200 * DAY));
+    for node in [&one, &other] {
+        node.advance(200 * DAY);
+    }
     assert!(sweep_all(&other).await > 0);
     assert_eq!(seen(&one, &alice).await, days("2027-01-15", "2027-01-18"));
     assert_eq!(matching(&one, not_seen(201)), ["bob"]);

@@ -33,7 +33,7 @@ pub struct Revoke {
 }
 
 /// Parses the identifier of a secret. The error does not repeat the text, which may be the secret itself.
-fn parse_secret_id(text: String) -> Result<String, CliError> {
+fn parse_secret_id(text: &str) -> Result<String, CliError> {
     if text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         Ok(text.to_ascii_lowercase())
     } else {
@@ -54,7 +54,7 @@ pub(super) fn run(
             connector.run(list_secrets, output, |views, output| list(&views, output))
         }
         Verb::Revoke(revoke) => {
-            let (client_id, id) = (revoke.id, parse_secret_id(revoke.secret)?);
+            let (client_id, id) = (revoke.id, parse_secret_id(&revoke.secret)?);
             let question = format!("Revoke secret {id} of client {client_id}?");
             output.confirm(&question, revoke.yes)?;
             let revoke = RevokeSecret {

@@ -18,7 +18,7 @@ use crate::flow::grant_policy::record_refusal;
 use crate::flow::token::issue::TokenIssuer;
 use crate::flow::{Core, Failure, FlowError};
 use crate::oauth::anonymous;
-use crate::oauth::authorize::{RefusedRequest, UntrustedRedirect, response_target};
+use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, UntrustedRedirect, response_target};
 use crate::oauth::client::Client;
 use crate::oauth::error::Refusal;
 use crate::oauth::login::{LoginPurpose, LoginRecord, LoginStep, ResolvedPurpose};
@@ -55,12 +55,7 @@ pub async fn begin_authorization(
         read_request(core, parameters, &client, &admit, now).await?
     };
     let is_in_address = parameters.get(anonymous::PARAMETER).is_some();
-    let request = match parsed {
-        Ok(read) if is_in_address || read.anonymous_refresh_token.is_some() => Err(anonymous::NOT_PUSHED),
-        Ok(read) => Ok(read.request),
-        Err(refusal) => Err(refusal),
-    };
-    let request = match request {
+    let request = match parsed.and_then(|read| without_anonymous_user(read, is_in_address)) {
         Ok(request) => request,
         Err(refusal) => {
             let refused = RefusedRequest { target, refusal };
@@ -161,6 +156,17 @@ fn is_continued(result: &StepResult) -> bool {
         | StepResult::OpenAccount(_)
         | StepResult::DecideDevice => false,
     }
+}
+
+/// Refuses an anonymous user who was not pushed (`is_in_address`: who is named in the address).
+fn without_anonymous_user(
+    read: ReadAuthorization,
+    is_in_address: bool,
+) -> Result<AuthorizationRequest, Refusal> {
+    if is_in_address || read.anonymous_refresh_token.is_some() {
+        return Err(anonymous::NOT_PUSHED);
+    }
+    Ok(read.request)
 }
 
 /// Records in the audit log what the request came to.

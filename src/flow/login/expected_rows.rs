@@ -25,8 +25,11 @@ pub(super) fn will_find_session(
     }
 }
 
-/// Says that a session of this user will be started in a sign-in at this client.
-pub(super) fn will_start_session(snapshot: &dyn Snapshot, user: Uuid, client_id: Option<&str>) {
+/// Says that a session of this user, if that is known, will be started in a sign-in at this client.
+pub(super) fn will_start_session(snapshot: &dyn Snapshot, user: Option<Uuid>, client_id: Option<&str>) {
+    let Some(user) = user else {
+        return;
+    };
     USERS.will_get(snapshot, &user);
     FAILED_PASSWORDS.will_get(snapshot, &user);
     USER_ACTIVITY.will_get(snapshot, &user);

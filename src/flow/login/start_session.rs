@@ -102,6 +102,18 @@ enum Written {
     Error(LoginTransactionError),
 }
 
+impl Written {
+    /// What the user has to do before a session starts.
+    fn before_session(identified: Identified, is_second_step_required: bool) -> Self {
+        let identified = Box::new(identified);
+        if is_second_step_required {
+            Self::SecondStep(identified)
+        } else {
+            Self::MustChangePassword(identified)
+        }
+    }
+}
+
 struct WrittenSession {
     step: StepResult,
     session: Uuid,
@@ -113,7 +125,7 @@ struct WrittenSession {
 ///
 /// If the user has to answer a second step, what `identify` wrote is stored, and no session starts. Every method of
 /// signing in comes here, so none goes around the second step. A password that must be changed is changed after it.
-/// `expected` is the user if that is known before: the user's rows are asked for first.
+/// `expected` is the user, if the caller knows it. The user's rows are then read in the first round.
 pub(in crate::flow) async fn start_session(
     at: BrowserLogin<'_>,
     event: AuthenticationEvent,
@@ -137,9 +149,7 @@ pub(in crate::flow) async fn start_session(
         .write("start_session", move |tx| -> Result<_, StoreError> {
             let client_id = transaction.purpose.client_id();
             will_find_session(&*tx, browser.session.as_ref(), client_id);
-            if let Some(user) = expected {
-                will_start_session(&*tx, user, client_id);
-            }
+            will_start_session(&*tx, expected, client_id);
             let mut record = transaction::find_record(&*tx, transaction.id)?;
             let lifetimes = policy.lifetimes.session;
             let is_signed_in = session::find(&*tx, browser.session.as_ref(), lifetimes, now)?.is_some();
@@ -172,12 +182,7 @@ pub(in crate::flow) async fn start_session(
                 if identified.was_anonymous {
                     LOGIN_RECORDS.put(tx, &transaction.id, &record)?;
                 }
-                let next = if is_required {
-                    Written::SecondStep
-                } else {
-                    Written::MustChangePassword
-                };
-                return Ok(next(Box::new(identified)));
+                return Ok(Written::before_session(identified, is_required));
             }
             let previous = session::presented(&*tx, browser.session.as_ref())?;
             let new = NewSession {
@@ -206,15 +211,9 @@ pub(in crate::flow) async fn start_session(
                 issuer: &issuer,
             };
             let step = passkey_offer::or_next_step(tx, &policy, sign_in, now)?;
-            // One sign-in brings one mail. That of a factor says where it was added, and ends the session too.
             let of_device = event.notice.as_ref().filter(|_| !is_told);
-            let notice = identified.notice.as_deref().or(of_device);
-            let notice = notice.map(|notice| notice.clone().in_session(live.id));
-            if let Some(notice) = notice {
-                match step {
-                    StepResult::OfferPasskey => notice.put_waiting(tx, live.id, now)?,
-                    _ => notice.put(tx)?,
-                }
+            if let Some(notice) = identified.notice.as_deref().or(of_device) {
+                put_notice(tx, notice, live.id, &step, now)?;
             }
             Ok(Written::Session(Box::new(WrittenSession {
                 step,
@@ -228,6 +227,22 @@ pub(in crate::flow) async fn start_session(
     let written = written?;
     published?;
     complete(at, written, &proven, drawn, &code).await
+}
+
+/// Stores the notice about a sign-in. One sign-in brings one mail: that of a factor says where it was added, and its link ends
+/// the session too. If a passkey is offered, the mail waits for it.
+fn put_notice(
+    tx: &mut dyn Tx,
+    notice: &DrawnNotice,
+    session: Uuid,
+    step: &StepResult,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let notice = notice.clone().in_session(session);
+    match step {
+        StepResult::OfferPasskey => notice.put_waiting(tx, session, now),
+        _ => notice.put(tx),
+    }
 }
 
 /// What follows the commit.

@@ -48,7 +48,8 @@ struct FailedAttempt<'a> {
 /// page.
 pub async fn respond(context: &RequestContext) -> Result<HttpResponse, HttpError> {
     if context.method() == Method::POST {
-        return submit(context, login_context::load_with_user(context, "username").await?).await;
+        let request = login_context::load_with_user(context, "username").await?;
+        return Box::pin(submit(context, request)).await;
     }
     let query = context.query().unwrap_or_default();
     if query.get("transaction").is_none() {

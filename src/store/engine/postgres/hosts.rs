@@ -287,7 +287,7 @@ mod tests {
             started_at: 9,
             ..server("db2", true, 2)
         };
-        newest.compare(&[rival.clone()]);
+        newest.compare(std::slice::from_ref(&rival));
         assert!(newest.is_disputed());
         newest.compare(&[Server {
             takes_writes: false,
