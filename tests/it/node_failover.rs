@@ -58,6 +58,8 @@ fn a_node_that_runs_on_an_old_primary_leaves_it_once_the_new_one_is_there() {
     let url = servers.url(&database) + "&sslmode=disable";
     let nodes = set_up(&[&*url; 2], &[]);
     let kiosk = Kiosk::register(&nodes[0]);
+    // Both servers get the keys.
+    drop(serve(&nodes));
     servers.primary.kill();
     servers.promote_standby();
     servers.standby.kill();

@@ -163,14 +163,13 @@ async fn rights_and_settings_of_the_role_and_settings_for_a_failover_are_named()
         said,
         [
             ("synchronous_standby_names", false),
-            ("pg_control_checkpoint", false),
             ("default_transaction_isolation", false),
             ("statement_timeout", false),
             ("functions", true),
         ]
     );
-    assert_eq!(one[4].message, "the role node cannot execute idsvc.beat_v1");
-    assert!(one[4].remedy.contains("IN SCHEMA idsvc TO node"), "{one:?}");
+    assert_eq!(one[3].message, "the role node cannot execute idsvc.beat_v1");
+    assert!(one[3].remedy.contains("IN SCHEMA idsvc TO node"), "{one:?}");
 
     // Both addresses lead to one server.
     let two = found(&format!("127.0.0.1:{port},127.0.0.1:{port}")).await;
@@ -179,7 +178,7 @@ async fn rights_and_settings_of_the_role_and_settings_for_a_failover_are_named()
         .map(|warning| (warning.setting.as_str(), warning.is_fault))
         .collect();
     assert_eq!(said[0], ("synchronous_standby_names", true));
-    assert_eq!(said[2], ("wal_log_hints", false));
+    assert_eq!(said[1], ("wal_log_hints", false));
 }
 
 #[test]
