@@ -48,7 +48,7 @@ pub struct FilterFlags {
     /// Only users whose last sign-in and last use are at least this long ago, in whole days. Without either, the creation of the user counts
     #[arg(long, value_name = "DURATION", value_parser = seconds)]
     pub not_seen: Option<u64>,
-    /// Only users who have never signed in here. Users of an earlier release of whom that is not known are left out
+    /// Only users who have never signed in here, and for whom no client got tokens without a sign-in. Users of an earlier release of whom that is not known are left out
     #[arg(long)]
     pub never_signed_in: bool,
     /// Only users that are disabled, by user lock or user disable

@@ -66,7 +66,7 @@ pub(crate) fn not_seen(days: u64) -> UserFilter {
     }
 }
 
-fn never_signed_in() -> UserFilter {
+pub(crate) fn never_signed_in() -> UserFilter {
     UserFilter {
         never_signed_in: true,
         ..UserFilter::default()

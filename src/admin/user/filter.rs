@@ -28,8 +28,8 @@ pub struct UserFilter {
     pub group: Option<String>,
     /// Users who have neither an authenticator app nor a passkey. Anonymous users can have none, and do not match.
     pub without_factor: bool,
-    /// Users who have never signed in here. Anonymous users cannot, and do not match. Nor does a user whose record an
-    /// earlier release made, if nothing is known of their sign-ins.
+    /// Users who have never signed in here, and whom no client has got tokens for by another grant. Anonymous users cannot
+    /// sign in, and do not match. Nor does a user whose record an earlier release made, if nothing is known of their sign-ins.
     pub never_signed_in: bool,
     /// Users whose last sign-in and last use are at least so many seconds ago. Without either, the creation counts.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,7 +121,7 @@ impl Matcher<'_> {
     }
 
     fn matches_activity(&self, user: &User, activity: UserActivity) -> bool {
-        let never_signed_in = user.sign_ins_are_known && activity.last_sign_in.is_none();
+        let never_signed_in = user.sign_ins_are_known && activity == UserActivity::default();
         (!self.filter.never_signed_in || never_signed_in)
             && self
                 .filter

@@ -3,7 +3,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use idsvc::admin::provider::ProviderFields;
-use idsvc::admin::user::{AddUser, ListUsers, NewPassword, ShowUser, UnlinkUser, UserFields, page};
+use idsvc::admin::user::{
+    AddUser, ListUsers, NewPassword, RemoveUsers, ShowUser, UnlinkUser, UserFields, page,
+};
 use idsvc::federation::id_token::TokenProblem;
 use idsvc::federation::provider::{AddressPolicy, LinkPolicy};
 use idsvc::flow::token::jwt_bearer::{NOT_ACCEPTED, REPLAYED};
@@ -21,6 +23,7 @@ use crate::harness::reply::line_of;
 use crate::harness::sweep_all;
 use crate::harness::wire::Call;
 use crate::harness::{Audit, RelyingParty, START, Say, Server, Upstream};
+use crate::people::{matching, never_signed_in};
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// The audience that the provider's tokens are accepted for.
@@ -115,6 +118,27 @@ impl Scene {
 
 fn uuid(tokens: &crate::harness::Tokens) -> String {
     tokens.0["uuid"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_user_whose_token_was_exchanged_is_not_among_those_who_never_signed_in() {
+    let scene = scene().await;
+    let bob = scene.server.user("bob").await;
+    let tokens = scene.exchange(&scene.token(&json!({}))).await.tokens();
+    assert_eq!(matching(&scene.server, never_signed_in()), ["bob"]);
+    scene.server.advance(365 * 24 * 60 * 60);
+    sweep_all(&scene.server).await;
+    assert_eq!(matching(&scene.server, never_signed_in()), ["bob"]);
+    let removal = RemoveUsers {
+        users: vec![uuid(&tokens).parse().unwrap(), bob.user.uuid],
+        filter: never_signed_in(),
+        removed_before: 0,
+        is_last: true,
+    };
+    let removed = scene.server.admin().call(removal).await.unwrap();
+    assert_eq!(removed.removed, 1, "Bob alone");
+    let who = uuid(&tokens);
+    scene.server.admin().call(ShowUser { who }).await.unwrap();
 }
 
 /// RFC 9449 section 5.
