@@ -19,7 +19,6 @@ pub mod mail;
 mod named;
 pub mod operation;
 pub mod operations;
-pub mod page;
 pub mod provider;
 pub mod scope;
 pub mod session;

@@ -8,9 +8,9 @@ use zeroize::Zeroizing;
 
 use super::Admin;
 use super::operation::Done;
-use super::page::Page;
 use crate::store::StoreError;
 use crate::store::backup::BackupError;
+use crate::store::page::Page;
 
 /// An operation that writes to a sink, which may be as slow as its reader. It changes nothing.
 pub trait StreamOperation: Serialize + DeserializeOwned + Send + 'static {

@@ -1,16 +1,17 @@
 //! How many users and live sessions there are, for the metrics.
 //!
-//! All rows are read for it, so a background task counts them before the last count is ten minutes old, and a collector gets
-//! the last count. Of several nodes, the one with the lease counts.
+//! Counting reads all rows. A background task does it every eight minutes, and a collector gets the last count. Of several
+//! nodes, the one with the lease counts.
 
-use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Core;
+use super::grant_policy::has_lost_provider;
 use crate::clock::uptime;
 use crate::observe::readings::UserCounts;
 use crate::store::StoreError;
+use crate::store::page::Page;
 use crate::store::tables::{SESSIONS, USERS};
 
 /// An older count is not reported.
@@ -21,7 +22,7 @@ const REPLACED_AFTER: Duration = Duration::from_mins(8);
 #[derive(Clone, Copy, Debug)]
 pub struct Census {
     pub users: UserCounts,
-    /// Sessions that have not expired.
+    /// Live sessions, as `session list` shows them.
     pub sessions: u64,
     /// The [`uptime`] at which the count began.
     begun: Duration,
@@ -56,7 +57,7 @@ pub fn forget(core: &Core) {
     core.last_census.set(None);
 }
 
-/// Reads all users and sessions, and keeps the count. Blocks.
+/// Reads all users and sessions, a page at a time, and keeps the count. Blocks.
 pub fn take(core: &Core) -> Result<(), StoreError> {
     let (now, lifetimes) = (core.clock.now(), core.policy.lifetimes.session);
     let mut census = Census {
@@ -64,22 +65,29 @@ pub fn take(core: &Core) -> Result<(), StoreError> {
         sessions: 0,
         begun: uptime(),
     };
-    core.store.stream(|snapshot| {
-        let users = &mut census.users;
-        USERS.visit(snapshot, .., |_, user| {
+    let users = &mut census.users;
+    Page::visit_all(
+        &core.store,
+        USERS,
+        |_, _, user| Ok(Some(user)),
+        |user| {
             let count = match (user.is_anonymous(), user.enabled) {
                 (true, _) => &mut users.anonymous,
                 (false, true) => &mut users.enabled,
                 (false, false) => &mut users.disabled,
             };
             *count += 1;
-            Ok(ControlFlow::Continue(()))
-        })?;
-        SESSIONS.visit(snapshot, .., |_, session| {
-            census.sessions += u64::from(session.is_live(lifetimes, now));
-            Ok(ControlFlow::Continue(()))
-        })
-    })?;
+        },
+    )?;
+    Page::visit_all(
+        &core.store,
+        SESSIONS,
+        |snapshot, _, session| {
+            let is_live = session.is_live(lifetimes, now) && !has_lost_provider(snapshot, &session.factor)?;
+            Ok(is_live.then_some(()))
+        },
+        |()| census.sessions += 1,
+    )?;
     core.last_census.set(Some(census));
     Ok(())
 }

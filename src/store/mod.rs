@@ -23,6 +23,7 @@ mod file_size;
 mod local;
 pub mod login_names;
 mod message_pack;
+pub mod page;
 pub mod record;
 pub mod records;
 pub mod schema;

@@ -2,13 +2,13 @@
 
 use std::ops::Bound;
 
-use crate::store::engine::Snapshot;
-use crate::store::record::Record;
-use crate::store::table::{Key, Table};
-use crate::store::{Store, StoreError};
+use super::engine::Snapshot;
+use super::record::Record;
+use super::table::{Key, Table};
+use super::{Store, StoreError};
 
 /// The most rows of one page. The longest records have some tens of KiB.
-pub(super) const PAGE_ROWS: usize = 100;
+const PAGE_ROWS: usize = 100;
 
 /// Some records of a list, from one short snapshot.
 #[derive(Debug)]
@@ -21,18 +21,18 @@ pub struct Page<T, K> {
 
 impl<T, K> Page<T, K> {
     /// The last page of a list.
-    pub(super) fn last(records: Vec<T>) -> Self {
+    pub fn last(records: Vec<T>) -> Self {
         Self { records, next: None }
     }
 }
 
 impl<T, K: Key> Page<T, K> {
-    /// Reads the rows after a key and keeps what `select` makes of them.
+    /// Reads the rows after a key and keeps what `select` makes of them. Blocks.
     ///
-    /// A list is as long as its reader is slow. A snapshot of that duration would keep replaced pages of the file, which
-    /// would grow. So each page has its own snapshot: a record that is added or changed in the meantime is in the list as
+    /// A list takes as long as its reader, and a count has the lowest priority. A snapshot of that duration would keep
+    /// replaced pages of the file, which would grow. So each page has its own snapshot: a record that is added or changed in the meantime is in the list as
     /// it was before or as it is after, and no other record is missing or repeated.
-    pub(super) fn read<R: Record>(
+    pub fn read<R: Record>(
         store: &Store,
         table: Table<K, R>,
         after: Option<K>,
@@ -52,5 +52,23 @@ impl<T, K: Key> Page<T, K> {
             }
             Ok(page)
         })
+    }
+
+    /// Reads all rows in such pages, and calls `visit` with what `select` makes of them. Blocks.
+    pub fn visit_all<R: Record>(
+        store: &Store,
+        table: Table<K, R>,
+        select: impl Fn(&dyn Snapshot, &K, R) -> Result<Option<T>, StoreError>,
+        mut visit: impl FnMut(T),
+    ) -> Result<(), StoreError> {
+        let mut after = None;
+        loop {
+            let page = Self::read(store, table, after, &select)?;
+            page.records.into_iter().for_each(&mut visit);
+            if page.next.is_none() {
+                return Ok(());
+            }
+            after = page.next;
+        }
     }
 }

@@ -1,13 +1,11 @@
 //! Who may use a client, and who does.
 
 use std::io::Write;
-use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::admin::operation::Done;
-use crate::admin::page::{PAGE_ROWS, Page};
 use crate::admin::stream::{RecordStream, StreamError, StreamOperation, write_pages};
 use crate::admin::{Admin, last_use};
 use crate::clock::Timestamp;
@@ -17,6 +15,7 @@ use crate::identity::User;
 use crate::oauth::Client;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
+use crate::store::page::Page;
 use crate::store::tables::USERS;
 
 /// A request for the users who may use a client or have used it, in the order in which they were added. There are none if
@@ -69,16 +68,8 @@ fn page(admin: Admin<'_>, request: &ListAccess) -> Result<Page<ClientAccess, Uui
     let Some(client) = catalog.client(&request.client_id) else {
         return Ok(Page::last(Vec::new()));
     };
-    let from = request.after.map_or(Bound::Unbounded, Bound::Excluded);
-    admin.core.store.read_blocking(|snapshot| {
-        let users = USERS.scan(snapshot, (from, Bound::Unbounded), PAGE_ROWS)?;
-        let last = users.last().map(|(uuid, _)| *uuid);
-        let next = last.filter(|_| users.len() == PAGE_ROWS);
-        let mut records = Vec::new();
-        for (_, user) in users {
-            records.extend(access(snapshot, &catalog, &client, user)?);
-        }
-        Ok(Page { records, next })
+    Page::read(&admin.core.store, USERS, request.after, |snapshot, _, user| {
+        access(snapshot, &catalog, &client, user)
     })
 }
 

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::ClientView;
 use crate::admin::Admin;
 use crate::admin::operation::Done;
-use crate::admin::page::Page;
 use crate::admin::stream::{RecordStream, StreamError, StreamOperation, write_pages};
 use crate::store::StoreError;
+use crate::store::page::Page;
 use crate::store::tables::CLIENTS;
 
 /// A request for all clients, in the order of their identifiers.

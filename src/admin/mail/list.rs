@@ -5,11 +5,11 @@ use uuid::Uuid;
 
 use crate::admin::Admin;
 use crate::admin::operation::Done;
-use crate::admin::page::Page;
 use crate::admin::stream::{RecordStream, StreamError, StreamOperation, write_pages};
 use crate::clock::Timestamp;
 use crate::flow::deliver::{DueEntry, OutboxKey, entries_after, message};
 use crate::store::StoreError;
+use crate::store::page::Page;
 use crate::store::records::OutboxEntry;
 use crate::store::records::outbox_entry::Channel;
 

@@ -6,10 +6,10 @@ use uuid::Uuid;
 use super::SessionView;
 use crate::admin::Admin;
 use crate::admin::operation::Done;
-use crate::admin::page::Page;
 use crate::admin::stream::{RecordStream, StreamError, StreamOperation, write_pages};
 use crate::flow::grant_policy::has_lost_provider;
 use crate::store::StoreError;
+use crate::store::page::Page;
 use crate::store::tables::{SESSIONS, USERS};
 
 /// A request for the live sessions of all users, in the order in which they began.

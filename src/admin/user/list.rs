@@ -9,9 +9,9 @@ use uuid::Uuid;
 use super::{UserFilter, UserView};
 use crate::admin::Admin;
 use crate::admin::operation::Done;
-use crate::admin::page::Page;
 use crate::admin::stream::{RecordStream, StreamError, StreamOperation, write_pages};
 use crate::store::StoreError;
+use crate::store::page::Page;
 use crate::store::tables::USERS;
 
 /// A request for the users that a filter has.

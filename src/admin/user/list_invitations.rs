@@ -7,13 +7,13 @@ use uuid::Uuid;
 
 use crate::admin::Admin;
 use crate::admin::operation::Done;
-use crate::admin::page::Page;
 use crate::admin::stream::{RecordStream, StreamError, StreamLine, StreamOperation, write_end, write_line};
 use crate::clock::Timestamp;
 use crate::flow::one_time_link::invitations;
 use crate::identity::one_time_link::InvitationKey;
 use crate::identity::{LoginName, OneTimeLink};
 use crate::oauth::group::Groups;
+use crate::store::page::Page;
 use crate::store::tables::{INVITATIONS, ONE_TIME_LINKS};
 use crate::store::{StoreError, login_names};
 

@@ -7,6 +7,7 @@ use idsvc::admin::session::ListSessions;
 use idsvc::admin::user;
 use idsvc::admin::user::UnlinkUser;
 use idsvc::federation::provider::LinkPolicy;
+use idsvc::flow::census;
 use idsvc::identity::AuthenticationMethod;
 use idsvc::oauth::client::{Client, ConsentRequirement};
 use idsvc::store::StoreError;
@@ -116,7 +117,7 @@ async fn a_removed_providers_name_brings_nothing_back() {
     }
 }
 
-/// The session is no longer listed, it cannot be used, and the sweep removes it.
+/// The session is no longer listed and counted, it cannot be used, and the sweep removes it.
 #[tokio::test]
 async fn a_session_ends_with_its_provider_also_if_that_comes_back() {
     for is_of_older_release in [false, true] {
@@ -127,16 +128,16 @@ async fn a_session_ends_with_its_provider_also_if_that_comes_back() {
             scene.forget_incarnations().await;
         }
         let listed = async || {
-            scene
-                .server
-                .admin()
-                .call(ListSessions {
-                    who: uuid(&tokens),
-                    ended: false,
-                })
-                .await
-                .unwrap()
-                .len()
+            let core = &scene.server.app.core;
+            let request = ListSessions {
+                who: uuid(&tokens),
+                ended: false,
+            };
+            let listed = scene.server.admin().call(request).await.unwrap().len();
+            census::take(core).unwrap();
+            let counted = census::last(core).unwrap().sessions;
+            assert_eq!(counted, u64::try_from(listed).unwrap());
+            listed
         };
         scene.acme.code(&browser).await;
         assert_eq!(listed().await, 1);
