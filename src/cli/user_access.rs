@@ -1,7 +1,7 @@
 //! Runs `idsvc user access`.
 
 use super::admin_connection::AdminConnector;
-use super::output::{CliError, Output, moment, yes_no};
+use super::output::{CliError, Output, yes_no};
 use crate::admin::user::{AccessibleClient, ShowAccess, UserAccess};
 use crate::flow::grant_policy::Denial;
 
@@ -33,6 +33,6 @@ fn table_row(client: AccessibleClient) -> [String; 5] {
         client.name,
         yes_no(client.allowed),
         reasons.join(", "),
-        client.last_used.map(moment).unwrap_or_default(),
+        client.last_used.unwrap_or_default(),
     ]
 }

@@ -96,7 +96,7 @@ fn remove_matching(
     }
     let kept = listed - removed;
     if output.json {
-        return output.document(&serde_json::json!({ "removed": removed, "kept": kept }));
+        return output.document(&serde_json::json!({ "removed_users": removed, "kept_users": kept }));
     }
     output.line(&format!("users removed: {removed}"))?;
     if kept > 0 {

@@ -273,7 +273,7 @@ async fn a_list_of_many_users_goes_on_page_by_page_and_knows_the_last_use() {
             "account_id": "alice@example.com",
             "allowed": false,
             "through": [],
-            "last_used": START.seconds() + 100,
+            "last_used": "2027-01-15",
         })]
     );
     let allowed = all.iter().filter(|user| user["allowed"] == json!(true));
@@ -291,6 +291,6 @@ async fn a_list_of_many_users_goes_on_page_by_page_and_knows_the_last_use() {
     let access = serde_json::to_value(access).unwrap();
     assert_eq!(access["clients"][0]["client_id"], "payroll");
     assert_eq!(access["clients"][0]["reasons"], json!(["not_in_group"]));
-    assert_eq!(access["clients"][0]["last_used"], START.seconds() + 100);
+    assert_eq!(access["clients"][0]["last_used"], "2027-01-15");
     assert_eq!(access["clients"][1]["last_used"], json!(null));
 }

@@ -55,7 +55,10 @@ fn any_node_lists_and_removes_and_one_counts() {
     };
     until(|| counts() == [231]);
     let removed = running[1].json(&words("user remove --not-seen 365d --yes --json"));
-    assert_eq!(removed, serde_json::json!({"removed": 230, "kept": 0}));
+    assert_eq!(
+        removed,
+        serde_json::json!({"removed_users": 230, "kept_users": 0})
+    );
     let left = running[0].json(&words("user list --json"));
     assert_eq!(left.as_array().unwrap().len(), 1, "{left}");
     assert!(!left[0]["last_sign_in"].is_null(), "{left}");

@@ -357,7 +357,7 @@ fn users_are_removed_together_after_a_list_a_count_and_a_question() {
 
     // Without a running service, and with one.
     let few = service.json(&words("user remove --search old22 --not-seen 365d --yes --json"));
-    assert_eq!(few, json!({"removed": 11, "kept": 0}));
+    assert_eq!(few, json!({"removed_users": 11, "kept_users": 0}));
     let _running = service.serve();
     let all = service.run(&words("user remove --not-seen 365d --never-signed-in --yes"));
     assert!(all.status.success(), "{}", said(&all));
@@ -367,7 +367,7 @@ fn users_are_removed_together_after_a_list_a_count_and_a_question() {
     let again = service.json(&words(
         "user remove --not-seen 365d --never-signed-in --yes --json",
     ));
-    assert_eq!(again, json!({"removed": 0, "kept": 0}));
+    assert_eq!(again, json!({"removed_users": 0, "kept_users": 0}));
     let events = service.json(&words("events --limit 1000 --json"));
     let events = events.as_array().unwrap().iter();
     let removals: Vec<_> = events.filter(|event| event["command"] == "user remove").collect();

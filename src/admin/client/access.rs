@@ -38,8 +38,8 @@ pub struct ClientAccess {
     pub allowed: bool,
     /// The groups of the client that the user is in.
     pub through: Vec<String>,
-    /// When the client last got tokens for the user, in seconds since the epoch. `None` if no grant tells.
-    pub last_used: Option<Timestamp>,
+    /// The day on which the client last got tokens for the user, in UTC, as in `2026-11-21`. `None` if no grant tells.
+    pub last_used: Option<String>,
 }
 
 impl StreamOperation for ListAccess {
@@ -92,6 +92,6 @@ fn access(
         allowed: Denial::all_of(client, &user, groups).is_empty(),
         through: through.into_iter().map(ToOwned::to_owned).collect(),
         account_id: user.account_id,
-        last_used,
+        last_used: last_used.map(Timestamp::date),
     }))
 }

@@ -44,8 +44,8 @@ pub struct AccessibleClient {
     pub allowed: bool,
     /// Why not.
     pub reasons: Vec<Denial>,
-    /// When the client last got tokens for the user, in seconds since the epoch. `None` if no grant tells.
-    pub last_used: Option<Timestamp>,
+    /// The day on which the client last got tokens for the user, in UTC, as in `2026-11-21`. `None` if no grant tells.
+    pub last_used: Option<String>,
 }
 
 impl Operation for ShowAccess {
@@ -75,7 +75,7 @@ impl Operation for ShowAccess {
                     name: client.display_name().to_owned(),
                     allowed: reasons.is_empty(),
                     reasons,
-                    last_used: last_used.get(&client.client_id).copied(),
+                    last_used: last_used.get(&client.client_id).copied().map(Timestamp::date),
                 }
             };
             let clients = clients.into_iter().map(accessible).collect();

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::admin::client::{ClientAccess, ListAccess, ShowClient};
 use crate::cli::admin_connection::{AdminConnector, Opening};
-use crate::cli::output::{CliError, Output, moment, yes_no};
+use crate::cli::output::{CliError, Output, yes_no};
 
 /// The flags of `access`.
 #[derive(Debug, Args)]
@@ -88,7 +88,7 @@ fn table_row(user: ClientAccess) -> [String; 5] {
         user.account_id,
         yes_no(user.allowed),
         user.through.join(", "),
-        user.last_used.map(moment).unwrap_or_default(),
+        user.last_used.unwrap_or_default(),
         user.uuid.to_string(),
     ]
 }
