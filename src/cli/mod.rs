@@ -22,6 +22,7 @@ pub mod init;
 mod invitations;
 pub mod key;
 mod list_flags;
+mod list_page;
 pub mod mail;
 pub mod man;
 pub mod migrate;

@@ -4,8 +4,8 @@ use clap::{ArgGroup, Args, Subcommand};
 use uuid::Uuid;
 
 use super::admin_connection::{AdminConnector, Opening};
+use super::list_page::ListPage;
 use super::output::{CliError, Output, moment};
-use super::user_list::DEFAULT_LIMIT;
 use crate::admin::session::{ListAllSessions, ListSessions, RevokeSessions, Revoked, SessionView};
 use crate::store::records::LogoutStatus;
 
@@ -14,7 +14,7 @@ use crate::store::records::LogoutStatus;
 pub enum Verb {
     /// Show where a user is signed in, or who is signed in
     #[command(
-        after_help = "Without WHO, it reads the sessions of all users, and shows the live ones in the order in which they began."
+        after_help = "Without WHO, it reads the sessions of all users, and shows the live ones in the order in which they began. --limit and --after are for that."
     )]
     List(List),
     /// End a session, or all sessions of a user
@@ -25,14 +25,10 @@ pub enum Verb {
 #[derive(Debug, Args)]
 pub struct List {
     /// The user's e-mail address, account identifier or uuid [default: all users]
-    #[arg(value_name = "WHO")]
+    #[arg(value_name = "WHO", conflicts_with_all = ["limit", "after"])]
     pub who: Option<String>,
-    /// Without WHO, the most sessions to show [default: 500; all with --json]
-    #[arg(long, value_name = "COUNT", conflicts_with = "who", value_parser = clap::value_parser!(u32).range(1..))]
-    pub limit: Option<u32>,
-    /// Without WHO, begin after this session
-    #[arg(long, value_name = "SESSION", conflicts_with = "who")]
-    pub after: Option<Uuid>,
+    #[command(flatten)]
+    pub page: ListPage,
 }
 
 /// The arguments of `revoke`.
@@ -60,11 +56,7 @@ fn parse_session(text: &str) -> Result<Uuid, String> {
 
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     match verb {
-        Verb::List(List {
-            who: None,
-            limit,
-            after,
-        }) => list_all(limit, after, connector, output),
+        Verb::List(List { who: None, page }) => list_all(page, connector, output),
         Verb::List(List { who: Some(who), .. }) => {
             let list = ListSessions { who, ended: false };
             connector.run(list, output, |views, output| {
@@ -109,31 +101,22 @@ fn show_revoked(revoked: Revoked, output: &mut Output<'_>) -> Result<(), CliErro
     output.line(&format!("sessions ended: {}", revoked.revoked_sessions))
 }
 
-/// Shows the sessions of all users. One record at a time is in memory.
-fn list_all(
-    limit: Option<u32>,
-    after: Option<Uuid>,
-    connector: &AdminConnector<'_>,
-    output: &mut Output<'_>,
-) -> Result<(), CliError> {
-    let limit = match limit {
-        None if output.json => None,
-        limit => Some(limit.unwrap_or(DEFAULT_LIMIT)),
-    };
-    let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    let wanted = ListAllSessions {
-        after,
-        // One more than is shown tells whether the list goes on.
-        limit: limit.map(|limit| u64::from(limit) + 1),
+/// Shows the sessions of all users.
+fn list_all(page: ListPage, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+    let list = ListAllSessions {
+        after: page.after,
+        limit: page.requested(output),
     };
     let connection = connector.connect(&Opening::Existing, output)?;
-    let mut last = None;
-    let goes_on = connection.take_records(wanted, "list", |records| {
-        let shown = records.by_ref().take(most);
-        let views = shown.inspect(|view| last = view.as_ref().ok().map(|view| view.session).or(last));
-        if output.json {
-            output.array(views)?;
-        } else {
+    let any = page.show(
+        list,
+        &connection,
+        |view| view.session,
+        output,
+        |views, output| {
+            if output.json {
+                return output.array(views);
+            }
             let head = [
                 "SESSION",
                 "USER",
@@ -148,16 +131,11 @@ fn list_all(
                 let user = view.account_id;
                 [vec![session, user], facts.to_vec()].concat()
             };
-            output.long_table(&head, views.map(|view| view.map(row)))?;
-        }
-        Ok(records.next().transpose()?.is_some())
-    })?;
-    match last {
-        None => output.hint("nobody is signed in"),
-        Some(last) if goes_on => output.say(&format!(
-            "there are more: add --after {last} to continue, or --limit COUNT to show more at once"
-        )),
-        Some(_) => {}
+            output.long_table(&head, views.map(|view| view.map(row)))
+        },
+    )?;
+    if !any {
+        output.hint("nobody is signed in");
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Runs `idsvc user list`.
 
 use clap::Args;
-use uuid::Uuid;
 
 use super::admin_connection::{AdminConnector, Opening};
+use super::list_page::ListPage;
 use super::output::{CliError, Output, yes_no};
 use super::value_parsers::seconds;
 use crate::admin::user::{ListUsers, UserFilter, UserView};
@@ -20,20 +20,13 @@ pub(super) const HEAD: [&str; 8] = [
     "UUID",
 ];
 
-/// The most rows that are listed as text without `--limit`.
-pub(super) const DEFAULT_LIMIT: u32 = 500;
-
 /// The flags of `list`.
 #[derive(Debug, Args)]
 pub struct List {
     #[command(flatten)]
     pub filter: FilterFlags,
-    /// The most users to show [default: 500; all with --json]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
-    pub limit: Option<u32>,
-    /// Begin after the user with this uuid
-    #[arg(long, value_name = "UUID")]
-    pub after: Option<Uuid>,
+    #[command(flatten)]
+    pub page: ListPage,
 }
 
 /// The conditions for users, as `list` and `remove` take them.
@@ -81,47 +74,40 @@ impl FilterFlags {
     }
 }
 
-/// Runs `user list`. One record at a time is in memory.
+/// Runs `user list`.
 pub(super) fn list(
     request: List,
     connector: &AdminConnector<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
-    let limit = match request.limit {
-        None if output.json => None,
-        limit => Some(limit.unwrap_or(DEFAULT_LIMIT)),
-    };
+    let List { filter, page } = request;
     let wanted = ListUsers {
-        filter: request.filter.filter(),
-        after: request.after,
-        // One more than is shown tells whether the list goes on.
-        limit: limit.map(|limit| u64::from(limit) + 1),
+        filter: filter.filter(),
+        after: page.after,
+        limit: page.requested(output),
     };
-    let is_of_all = wanted.filter == UserFilter::default() && wanted.after.is_none();
-    let most = limit
-        .and_then(|limit| usize::try_from(limit).ok())
-        .unwrap_or(usize::MAX);
+    let is_of_all = wanted.filter == UserFilter::default() && page.after.is_none();
     let is_of_group = wanted.filter.group.is_some();
     let connection = connector.connect(&Opening::Existing, output)?;
-    let mut last = None;
-    let goes_on = connection.take_records(wanted, "list", |records| {
-        let shown = records.by_ref().take(most);
-        let views = shown.inspect(|view| last = view.as_ref().ok().map(|view| view.uuid).or(last));
-        if output.json {
-            output.array(views)?;
-        } else {
-            output.long_table(&HEAD, views.map(|view| view.map(table_row)))?;
-        }
-        Ok(records.next().transpose()?.is_some())
-    })?;
-    match last {
-        None if is_of_all => output.hint("no user yet: idsvc user add EMAIL"),
-        None if is_of_group => output.hint("no user matches: idsvc group list shows the groups"),
-        None => output.hint("no user matches"),
-        Some(last) if goes_on => output.say(&format!(
-            "there are more: add --after {last} to continue, or --limit COUNT to show more at once"
-        )),
-        Some(_) => {}
+    let any = page.show(
+        wanted,
+        &connection,
+        |view| view.uuid,
+        output,
+        |views, output| {
+            if output.json {
+                output.array(views)
+            } else {
+                output.long_table(&HEAD, views.map(|view| view.map(table_row)))
+            }
+        },
+    )?;
+    if !any {
+        output.hint(match (is_of_all, is_of_group) {
+            (true, _) => "no user yet: idsvc user add EMAIL",
+            (false, true) => "no user matches: idsvc group list shows the groups",
+            (false, false) => "no user matches",
+        });
     }
     Ok(())
 }
