@@ -66,8 +66,8 @@ impl<V: Serialize> Updated<V> {
 }
 
 impl<V> Done<Updated<V>> {
-    /// The same with the record alone.
-    pub(super) fn view_only(self) -> Done<V> {
+    /// The record alone.
+    pub(super) fn without_changes(self) -> Done<V> {
         Done {
             output: self.output.view,
             subject: self.subject,

@@ -354,7 +354,7 @@ pub fn run(
     } else {
         let known = &mut KnownUsers::default();
         pass(request, true, &session, source, lines, &index, known)
-            .map_err(|failed| broken_off(&failed.0.imported, &failed.1))?
+            .map_err(|failed| interrupted(&failed.0.imported, &failed.1))?
     };
     show(&done, request.dry_run, output).map_err(|error| {
         let Imported { added, updated, .. } = done.imported;
@@ -423,7 +423,7 @@ fn sentence(bad: &BadLine) -> String {
     format!("line {}: {}", bad.line, sentences.join("; "))
 }
 
-fn broken_off(so_far: &Imported, error: &CliError) -> CliError {
+fn interrupted(so_far: &Imported, error: &CliError) -> CliError {
     let written = so_far.added + so_far.updated;
     let message =
         format!("{error}\nonly a part of the file was imported: {written} users were added or updated");

@@ -345,7 +345,7 @@ impl FileApply<'_> {
             progress.show(done, Some(total));
             Ok(())
         })
-        .map_err(|error| self.broken_off(done, total, was_refused, error))?;
+        .map_err(|error| self.interrupted(done, total, was_refused, error))?;
         for users in removed_users.chunks(BATCH_USERS) {
             let request = Request {
                 remove_users: users.to_vec(),
@@ -354,7 +354,7 @@ impl FileApply<'_> {
             let applied = self.connection.call(request);
             let applied = applied.map_err(|error| {
                 let was_refused = matches!(error, CliError::Faults(_));
-                self.broken_off(done, total, was_refused, error)
+                self.interrupted(done, total, was_refused, error)
             })?;
             list.add(&applied, output);
             done += users.len() as u64;
@@ -365,7 +365,7 @@ impl FileApply<'_> {
 
     /// The error of an apply that ended among the users. If a batch was not refused but failed, its reply may be lost, and
     /// its users may have been applied.
-    fn broken_off(&self, done: u64, total: u64, was_refused: bool, error: CliError) -> CliError {
+    fn interrupted(&self, done: u64, total: u64, was_refused: bool, error: CliError) -> CliError {
         if self.request.dry_run {
             return error;
         }

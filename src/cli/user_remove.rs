@@ -92,7 +92,7 @@ fn remove_matching(
         let question = format!("Remove {count} with their sessions, consents and refresh tokens?");
         output.confirm(&question, yes)?;
         let batches = remove_listed(&users, filter, &mut removed, connector, output);
-        batches.map_err(|error| broken_off(removed, &error))?;
+        batches.map_err(|error| interrupted(removed, &error))?;
     }
     let kept = listed - removed;
     if output.json {
@@ -157,7 +157,7 @@ fn remove_listed(
     Ok(())
 }
 
-fn broken_off(removed: u64, error: &CliError) -> CliError {
+fn interrupted(removed: u64, error: &CliError) -> CliError {
     CliError::Refused {
         message: format!("{error}; users removed so far: {removed}"),
         hint: Some("run the command again to remove the others".to_owned()),

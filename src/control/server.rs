@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_export_that_takes_too_long_is_broken_off() {
+    async fn an_export_that_takes_too_long_is_interrupted() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("control.sock");
         let mut socket = ControlSocket::bind(&path).unwrap();

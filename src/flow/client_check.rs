@@ -35,7 +35,7 @@ const MOST_KEYS: usize = 20;
 /// Registered keys and the address of published keys replace each other. A profile sets the fields that the change leaves
 /// out.
 pub fn apply(mut change: ClientFields, client: &mut Client, faults: &mut Vec<Fault>) {
-    change = change.with_whole_lists(&client.metadata, faults);
+    change = change.apply_edits(&client.metadata, faults);
     if let Some(Removable(Some(profile))) = change.profile {
         profile.complete(&mut change, &client.metadata);
     }

@@ -63,7 +63,7 @@ pub(super) fn is_full(snapshot: &dyn Snapshot, credential_id: &[u8]) -> Result<b
 }
 
 /// Adds all passkeys, unless that was done before.
-pub(super) async fn complete(core: &Core) -> Result<(), Failure> {
+pub(super) async fn build(core: &Core) -> Result<(), Failure> {
     let is_complete = |snapshot: &dyn Snapshot| -> Result<_, StoreError> {
         let is_marked = meta_get(snapshot, IS_COMPLETE)?.is_some();
         Ok(is_marked || FACTORS.scan(snapshot, .., 1)?.is_empty())

@@ -20,7 +20,8 @@ const MOST_CLIENTS: usize = 100;
 /// When secrets were last used, by the bytes of their digests.
 type Noted = BTreeMap<[u8; 32], Timestamp>;
 
-/// The uses that are not stored yet, by `client_id`. Only accepted secrets are noted, so their number is a bound.
+/// The uses that are not stored yet, by `client_id`. Only accepted secrets are stored, so the map has at most one entry for each
+/// secret.
 #[derive(Debug, Default)]
 pub struct SecretUses(Mutex<BTreeMap<String, Noted>>);
 

@@ -116,8 +116,8 @@ impl Swept {
 /// If there is nothing to remove, nothing is written and no write waits.
 pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<Swept, Failure> {
     if matches!(cursor, Cursor::Codes(None)) {
-        passkey_index::complete(core).await?;
-        invitations::complete(core).await?;
+        passkey_index::build(core).await?;
+        invitations::build_index(core).await?;
         remove_unused_clients(core, now).await?;
     }
     let (policy, from) = (core.policy.clone(), cursor.clone());

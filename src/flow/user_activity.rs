@@ -1,7 +1,7 @@
 //! When users signed in last and were active last, by day.
 //!
 //! A refresh writes nothing for this. What a user did last is in the user's sessions and refresh families, which are
-//! written anyway. When one of them is removed, its day is carried over to the row of the user. A sign-in writes that row,
+//! written anyway. If one of them is removed, its day is stored in the row of the user. A sign-in writes that row,
 //! once a day. The record of the user is longer, and other changes write it too, so the row is not a part of it.
 
 use uuid::Uuid;

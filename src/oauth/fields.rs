@@ -420,7 +420,7 @@ macro_rules! fields {
 
             /// The change with whole lists in the place of edits of the lists in `record`. Faults are added to `faults`.
             #[must_use]
-            pub fn with_whole_lists(mut self, record: &$record, faults: &mut Vec<$crate::oauth::Fault>) -> Self {
+            pub fn apply_edits(mut self, record: &$record, faults: &mut Vec<$crate::oauth::Fault>) -> Self {
                 let Some(edits) = self.edits.take() else {
                     return self;
                 };
@@ -437,7 +437,7 @@ macro_rules! fields {
 
             /// Applies the change to a record. Faults are added to `faults`.
             pub fn apply(self, record: &mut $record, faults: &mut Vec<$crate::oauth::Fault>) {
-                let change = self.with_whole_lists(record, faults);
+                let change = self.apply_edits(record, faults);
                 $( if let Some(to) = change.$field {
                     let name = $crate::oauth::fields::fields!(@name $field $($name)?);
                     $crate::oauth::fields::Field::change(&mut record.$field, to, name, faults);

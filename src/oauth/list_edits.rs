@@ -124,7 +124,7 @@ fn not_in_list<T: Serialize>(member: &T, list: &[T], name: &str) -> Fault {
         "{}: {:?} is not in the list, which {}",
         in_words(name),
         text_of(member),
-        has(&members)
+        contents_of(&members)
     );
     FaultCode::NotFound.at([name], detail)
 }
@@ -139,12 +139,12 @@ fn not_in_table<'a>(key: &str, text: &str, keys: impl Iterator<Item = &'a String
     let detail = format!(
         "{}: {entry:?} is not in the list, which {}",
         in_words(name),
-        has(&keys)
+        contents_of(&keys)
     );
     FaultCode::NotFound.at([name], detail)
 }
 
-fn has(members: &[String]) -> String {
+fn contents_of(members: &[String]) -> String {
     if members.is_empty() {
         "is empty".to_owned()
     } else {

@@ -31,7 +31,7 @@ impl Operation for UpdateApi {
             };
             let (mut api, mut faults) = (before.clone(), Vec::new());
             let fields = self.fields.clone();
-            let fields = fields.with_whole_lists(&before.metadata, &mut faults);
+            let fields = fields.apply_edits(&before.metadata, &mut faults);
             drop_described(&fields, &mut api.metadata);
             fields.apply(&mut api.metadata, &mut faults);
             check_in(&*tx, &checks, &api, faults)?;

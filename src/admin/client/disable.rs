@@ -22,6 +22,6 @@ impl Operation for DisableClient {
             Ok(())
         })
         .await?;
-        Ok(changed.view_only())
+        Ok(changed.without_changes())
     }
 }

@@ -21,6 +21,6 @@ impl Operation for EnableClient {
             Ok(())
         })
         .await?;
-        Ok(changed.view_only())
+        Ok(changed.without_changes())
     }
 }

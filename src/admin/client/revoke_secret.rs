@@ -46,6 +46,6 @@ impl Operation for RevokeSecret {
             client.fit_methods_to_secrets();
             Ok(())
         });
-        Ok(revoke.await?.view_only())
+        Ok(revoke.await?.without_changes())
     }
 }

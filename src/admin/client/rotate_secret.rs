@@ -45,7 +45,7 @@ impl Operation for RotateSecret {
             client.fit_methods_to_secrets();
             Ok(())
         });
-        let mut done = rotate.await?.view_only();
+        let mut done = rotate.await?.without_changes();
         done.output.client_secret = generated;
         Ok(done)
     }

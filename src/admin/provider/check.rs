@@ -46,7 +46,7 @@ pub(in crate::admin) fn apply(
         audiences: provider.accepted_audiences().to_vec(),
         ..provider.settings.clone()
     };
-    let mut fields = fields.with_whole_lists(&before, faults);
+    let mut fields = fields.apply_edits(&before, faults);
     let was_apple = provider.apple_team_id.is_some();
     let names_method = fields.auth_method.is_some();
     let brings_keys = fields.keys.as_ref().is_some_and(|keys| !keys.is_empty());

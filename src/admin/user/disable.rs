@@ -24,6 +24,6 @@ impl Operation for DisableUser {
             Ok(())
         };
         let changed = change::<Self>(admin, self.who, disable, |_, _| Ok(())).await?;
-        Ok(changed.view_only())
+        Ok(changed.without_changes())
     }
 }

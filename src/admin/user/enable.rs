@@ -23,6 +23,6 @@ impl Operation for EnableUser {
             Ok(())
         };
         let changed = change::<Self>(admin, self.who, enable, |_, _| Ok(())).await?;
-        Ok(changed.view_only())
+        Ok(changed.without_changes())
     }
 }

@@ -72,7 +72,7 @@ impl Operation for InviteUser {
         };
         let view = LinkView::of(admin, to, &link, sends_mail.then_some(&mail), expires_at);
         let mail = drawn(admin, sends_mail.then_some(&mail))?;
-        invitations::complete(core).await?;
+        invitations::build_index(core).await?;
         let (invitation, now) = (link.key.1, core.clock.now());
         let write = admin.write(Self::NAME, move |tx| {
             if login_names::owner(&*tx, &name)?.is_some() {

@@ -48,7 +48,7 @@ impl StreamOperation for ListInvitations {
     const NAME: &'static str = "user invitations";
 
     fn write(self, admin: Admin<'_>, sink: &mut dyn Write) -> Result<Done<()>, StreamError> {
-        invitations::complete_blocking(&admin.core.store)?;
+        invitations::build_index_blocking(&admin.core.store)?;
         let mut records = Vec::new();
         let mut after = None;
         loop {

@@ -9,6 +9,7 @@ mod filter;
 mod invite;
 mod link;
 mod list;
+mod list_edits;
 mod list_invitations;
 mod lock;
 mod password;
@@ -24,7 +25,6 @@ mod tests;
 mod unlink;
 mod update;
 mod view;
-mod whole_lists;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -38,6 +38,7 @@ pub use self::filter::UserFilter;
 pub use self::invite::InviteUser;
 pub use self::link::LinkView;
 pub use self::list::{ListUsers, page};
+use self::list_edits::apply_edits;
 pub use self::list_invitations::{InvitationView, ListInvitations};
 pub use self::lock::{LockUser, LockedUser};
 pub use self::password::NewPassword;
@@ -52,7 +53,6 @@ pub use self::show::ShowUser;
 pub use self::unlink::UnlinkUser;
 pub use self::update::UpdateUser;
 pub use self::view::UserView;
-use self::whole_lists::with_whole_lists;
 use super::groups::group_ids;
 use super::operation::{Done, Operation};
 use super::updated::{ListChange, Updated};
@@ -126,7 +126,7 @@ fn apply_fields(user: &mut User, fields: &UserFields, groups: &Groups, faults: &
         }
         (!text.is_empty()).then(|| text.to_owned())
     }
-    let fields = &with_whole_lists(fields.clone(), user, groups, faults);
+    let fields = &apply_edits(fields.clone(), user, groups, faults);
     // Addresses are set first, since `email_verified` and `phone_number_verified` are about the new ones.
     let is_address = |(name, _): &&(String, String)| matches!(name.as_str(), "email" | "phone_number");
     let (addresses, others): (Vec<_>, Vec<_>) = fields.claims.iter().partition(is_address);

@@ -33,7 +33,7 @@ impl Operation for RevokeInvitations {
 
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<RevokedInvitations>> {
         let core = admin.core;
-        invitations::complete(core).await?;
+        invitations::build_index(core).await?;
         let (email, now) = (LoginName::new(&self.email).as_str().to_owned(), core.clock.now());
         let address = email.clone();
         let write = admin.write(Self::NAME, move |tx| {

@@ -41,7 +41,7 @@ impl Operation for SetPassword {
         };
         let mut done = change::<Self>(admin, self.who, change_user, sign_out)
             .await?
-            .view_only();
+            .without_changes();
         done.output.password = shown;
         Ok(done)
     }

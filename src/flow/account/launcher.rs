@@ -18,7 +18,7 @@ pub fn applications(catalog: &Catalog, user: &User) -> Vec<Arc<Client>> {
 }
 
 /// Whether there is an application that some users may open.
-pub fn has_entries(catalog: &Catalog) -> bool {
+pub fn has_applications(catalog: &Catalog) -> bool {
     let mut clients = catalog.clients();
     clients.any(|client| has_address(client) && is_offered(client))
 }
@@ -28,8 +28,7 @@ pub fn may_open(catalog: &Catalog, client: &Client, user: &User) -> bool {
     is_offered(client) && user.enabled && client.lets_in(user, catalog.groups())
 }
 
-/// A client that registered itself is not offered. It has chosen its name and its address, and could name itself like another
-/// application.
+/// A client that registered itself is not offered: it chose its own name, and could take that of another application.
 fn is_offered(client: &Client) -> bool {
     client.enabled && !client.registered_itself()
 }

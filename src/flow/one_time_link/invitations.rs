@@ -1,7 +1,7 @@
-//! The open invitations by address: an index, so that they are listed, taken back and replaced without a walk through all
+//! The open invitations by address: an index, so that they are listed, revoked and replaced without a walk through all
 //! links.
 //!
-//! Earlier releases had no index. [`complete`] adds the invitations that were there before, once. Such a release let an address
+//! Earlier releases had no index. [`build_index`] adds the invitations that were there before, once. Such a release let an address
 //! have several. A node of an earlier release may invite a person after that. Such an invitation works, but is not in the index.
 
 use std::ops::Bound;
@@ -75,15 +75,15 @@ pub(in crate::flow) fn forget(tx: &mut dyn Tx, key: LinkKey, link: &OneTimeLink)
     Ok(())
 }
 
-/// Adds all invitations to the index, unless that was done before.
-pub async fn complete(core: &Core) -> Result<(), StoreError> {
+/// Adds the invitations that are not in the index yet, unless that was done before.
+pub async fn build_index(core: &Core) -> Result<(), StoreError> {
     let store = core.store.clone();
-    let completed = tokio::task::spawn_blocking(move || complete_blocking(&store)).await;
-    completed.unwrap_or(Err(StoreError::Panicked("invitations")))
+    let built = tokio::task::spawn_blocking(move || build_index_blocking(&store)).await;
+    built.unwrap_or(Err(StoreError::Panicked("invitations")))
 }
 
 /// The same, for callers that may block.
-pub fn complete_blocking(store: &Store) -> Result<(), StoreError> {
+pub fn build_index_blocking(store: &Store) -> Result<(), StoreError> {
     let is_complete = |snapshot: &dyn Snapshot| -> Result<_, StoreError> {
         let is_marked = meta_get(snapshot, IS_COMPLETE)?.is_some();
         Ok(is_marked || ONE_TIME_LINKS.scan(snapshot, .., 1)?.is_empty())

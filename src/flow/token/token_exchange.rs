@@ -39,8 +39,8 @@ pub const ACTOR_REFUSED: Refusal =
 
 /// Exchanges an access token of this service, or an ID token of a provider.
 ///
-/// A token that is not valid, or not acceptable by policy, is `invalid_request` (RFC 8693 section 2.2.2). That the user is in
-/// no group of the client is no fault of the token.
+/// A token that is not valid, or not acceptable by policy, is `invalid_request` (RFC 8693 section 2.2.2). A user
+/// in no group of the client is refused with another code, because the token is valid.
 pub async fn exchange_token(
     core: &Core,
     client: &AuthenticatedClient,

@@ -88,7 +88,7 @@ fn page_after(context: &RequestContext, link: &OpenLink) -> Route {
     let catalog = context.app.core.catalog();
     match new.client_id.as_ref().and_then(|id| catalog.client(id)) {
         Some(client) => Route::OpenApplication(client.client_uuid.to_string()),
-        None if launcher::has_entries(&catalog) => Route::AccountApplications,
+        None if launcher::has_applications(&catalog) => Route::AccountApplications,
         None => Route::Account,
     }
 }

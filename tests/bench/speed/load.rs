@@ -178,7 +178,12 @@ impl Measured {
 
     /// Microseconds of the server's processor time for one.
     pub(crate) fn cpu_each(&self) -> f64 {
-        self.cpu * 1e6 / count(self.done)
+        self.each(self.cpu) * 1e6
+    }
+
+    /// The part of a total that one has.
+    pub(crate) fn each(&self, total: f64) -> f64 {
+        total / count(self.done)
     }
 
     /// The time within which that many of a hundred were done, in milliseconds.

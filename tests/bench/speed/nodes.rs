@@ -68,6 +68,14 @@ pub(crate) fn report(options: &Options, most: usize) {
 const HEAD: &str =
     "nodes | refreshes/s | p50 ms | p99 ms | round trips | nodes us | PostgreSQL us | total us | ES256 us";
 
+/// What nodes and the PostgreSQL server have used since their starts. Processor time is in seconds.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    nodes_cpu: f64,
+    postgres_cpu: f64,
+    round_trips: f64,
+}
+
 /// The processor time of a refresh, in microseconds.
 struct Cost {
     nodes: f64,
@@ -145,7 +153,7 @@ fn node(bench: &Bench, database: &Database) -> Server {
     let mut node = Server::new(&bench.options.binary, bench.options.core.clone());
     node.set("IDSVC_STORE_URL", &database.url());
     node.set("IDSVC_BASE_URL", &bench.server.issuer());
-    node.tell_metrics();
+    node.serve_metrics();
     DirBuilder::new().mode(0o700).create(node.data_dir()).unwrap();
     fs::copy(bench.server.seen("master.key"), node.seen("master.key")).unwrap();
     node
@@ -160,10 +168,13 @@ fn measure(bench: &mut Bench, nodes: &[Server], postgres: Pid, families: usize) 
     let addresses: Vec<_> = nodes.iter().map(|node| node.address).collect();
     let readings = RefCell::new(Vec::new());
     let cpu = || {
-        let (of_nodes, of_postgres) = (nodes.iter().map(Server::cpu).sum(), seconds_of(postgres));
-        let round_trips = nodes.iter().map(round_trips_of).sum();
-        readings.borrow_mut().push([of_nodes, of_postgres, round_trips]);
-        of_nodes + of_postgres
+        let reading = Reading {
+            nodes_cpu: nodes.iter().map(Server::cpu).sum(),
+            postgres_cpu: seconds_of(postgres),
+            round_trips: nodes.iter().map(round_trips_of).sum(),
+        };
+        readings.borrow_mut().push(reading);
+        reading.nodes_cpu + reading.postgres_cpu
     };
     let core = bench.options.core();
     let refreshes = bench.runtime.block_on(run(
@@ -175,12 +186,11 @@ fn measure(bench: &mut Bench, nodes: &[Server], postgres: Pid, families: usize) 
         cpu,
         Yardstick { core },
     ));
-    let [before, after]: [[f64; 3]; 2] = readings.into_inner().try_into().unwrap();
-    let each = |part: usize| (after[part] - before[part]) * refreshes.cpu_each() / refreshes.cpu;
+    let [before, after]: [Reading; 2] = readings.into_inner().try_into().unwrap();
     Cost {
-        nodes: each(0),
-        postgres: each(1),
-        round_trips: each(2) / 1e6,
+        nodes: refreshes.each(after.nodes_cpu - before.nodes_cpu) * 1e6,
+        postgres: refreshes.each(after.postgres_cpu - before.postgres_cpu) * 1e6,
+        round_trips: refreshes.each(after.round_trips - before.round_trips),
         refreshes,
     }
 }

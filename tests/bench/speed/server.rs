@@ -64,12 +64,12 @@ impl Server {
         let mut server = Self::new(binary, core);
         server.set("IDSVC_TLS_MODE", "self-signed");
         server.set("IDSVC_BASE_URL", &format!("https://{}", server.address));
-        server.tell_metrics();
+        server.serve_metrics();
         server
     }
 
-    /// From the next start on, it tells its metrics, and there whether it is ready.
-    pub(crate) fn tell_metrics(&mut self) {
+    /// From the next start on, it serves its metrics, and beside them whether it is ready.
+    pub(crate) fn serve_metrics(&mut self) {
         self.readiness = free_address();
         self.set("IDSVC_METRICS_LISTEN", &self.readiness.to_string());
     }
@@ -176,19 +176,19 @@ impl Server {
 
     /// Whether it says that it can do its work.
     pub(crate) fn is_ready(&self) -> bool {
-        self.told("/readyz")
+        self.get_from_metrics("/readyz")
             .is_ok_and(|text| text.starts_with("HTTP/1.1 200"))
     }
 
     /// The value of a metric now.
     pub(crate) fn metric(&self, name: &str) -> f64 {
-        let text = self.told("/metrics").unwrap();
+        let text = self.get_from_metrics("/metrics").unwrap();
         let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
         text.lines().find_map(value).unwrap()
     }
 
     /// The answer without TLS.
-    fn told(&self, path: &str) -> std::io::Result<String> {
+    fn get_from_metrics(&self, path: &str) -> std::io::Result<String> {
         let mut stream = TcpStream::connect(self.readiness)?;
         stream
             .write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes())?;

@@ -8,7 +8,7 @@ use crate::oauth::list_edits::{ListEdits, edit_list};
 use crate::oauth::{Fault, FaultCode};
 
 /// The change with all groups and with single claims in the place of its edits.
-pub(super) fn with_whole_lists(
+pub(super) fn apply_edits(
     mut fields: UserFields,
     user: &User,
     groups: &Groups,
