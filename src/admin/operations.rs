@@ -174,7 +174,7 @@ operations! {
         user::UnlinkUser;
         /// Invites a person to create an account.
         user::InviteUser;
-        /// Takes the open invitation of an address back.
+        /// Revokes the open invitation of an address.
         user::RevokeInvitations;
         /// Makes a link with which a user chooses a new password.
         user::ResetUser;

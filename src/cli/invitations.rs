@@ -9,7 +9,7 @@ use crate::admin::user::{ListInvitations, RevokeInvitations};
 /// The flags of `invitations`.
 #[derive(Debug, Args)]
 pub struct Invitations {
-    /// Take the open invitation for this e-mail address back. Its link no longer works
+    /// Revoke the open invitation for this e-mail address. Its link no longer works
     #[arg(long, value_name = "EMAIL")]
     pub revoke: Option<String>,
 }
@@ -30,7 +30,7 @@ fn revoke(email: String, connector: &AdminConnector<'_>, output: &mut Output<'_>
         if output.json {
             return output.document(&revoked);
         }
-        output.line(&format!("the invitation for {} is taken back", revoked.email))?;
+        output.line(&format!("the invitation for {} is revoked", revoked.email))?;
         output.hint(&format!("idsvc user invite {} makes another one", revoked.email));
         Ok(())
     })

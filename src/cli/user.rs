@@ -52,7 +52,7 @@ pub enum Verb {
     Disable(Who),
     /// Invite a person to create an account. The link is sent by mail, or printed if mail.url is not set
     Invite(user_link::Invite),
-    /// Show the open invitations; with --revoke, take one back
+    /// Show the open invitations; with --revoke, revoke one
     #[command(
         after_help = "Examples:\n  idsvc user invitations\n  idsvc user invitations --revoke bob@example.com"
     )]

@@ -34,7 +34,7 @@ pub struct OneTimeLink {
 pub enum LinkEnd {
     /// It was used. Of an invitation: its address has got an account by a link.
     Used,
-    /// The operator has taken the invitation back.
+    /// The operator has revoked the invitation.
     Revoked,
     /// There is a newer invitation for the address.
     Replaced,

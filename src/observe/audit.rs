@@ -395,7 +395,7 @@ events! { 'a
         /// The user of the machine who ran the command, as in `uid 0`.
         actor: &'a str,
     }
-    /// An invitation was taken back, or a newer one for the same address replaced it. Its link no longer works.
+    /// An invitation was revoked, or a newer one for the same address replaced it. Its link no longer works.
     InvitationRevoked = "invitation_revoked": info(%invitation, reason, actor) {
         /// The id of the invitation.
         invitation: Uuid,

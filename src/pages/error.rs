@@ -46,7 +46,7 @@ pub enum ErrorKind {
     LinkUsed,
     /// A link from a mail has expired.
     LinkExpired,
-    /// The operator has taken an invitation back.
+    /// The operator has revoked an invitation.
     InvitationRevoked,
     /// A newer invitation has replaced this one.
     InvitationReplaced,

@@ -159,7 +159,7 @@ sentences! {
     error_link_advice: Plain, "What happened, and what the reader can do.";
     error_link_used: Plain, "The same, of a link that was used.";
     error_link_expired: Plain, "The same, of a link that has expired.";
-    error_invitation_revoked: Plain, "The same, of an invitation that was taken back.";
+    error_invitation_revoked: Plain, "The same, of an invitation that was revoked.";
     error_invitation_replaced: Plain, "The same, of an invitation that a newer one has replaced.";
     error_link_undoes_nothing: Plain, "The same, of a mail that said what happened: the account has changed since.";
     consent_title: Plain, "Heading.";

@@ -112,6 +112,9 @@ fn commands_say_who_may_use_a_client_and_what_a_user_may_use() {
     let doctor = service.run(&words("doctor --json"));
     let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(text.contains("nobody gets a token"), "{text}");
+    for flag in ["WHO --add-group GROUP", "web --add-allow-group GROUP"] {
+        assert!(text.contains(flag), "{text}");
+    }
     assert!(refused(&service, "client access nobody").contains("there is no client nobody"));
     assert!(refused(&service, "user access nobody").contains("there is no user nobody"));
 }

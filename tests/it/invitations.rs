@@ -1,4 +1,4 @@
-//! Open invitations: listed, replaced, taken back. What the page of each link says afterwards.
+//! Open invitations: listed, replaced, revoked. What the page of each link says afterwards.
 
 use idsvc::admin::stream::StreamLine;
 use idsvc::admin::user::{
@@ -239,7 +239,7 @@ async fn an_address_is_the_same_in_another_case_and_another_form() {
     );
 }
 
-/// The clock was ahead when the invitation was made. It is void until that time, and can be taken back before.
+/// The clock was ahead when the invitation was made. It is void until that time, and can be revoked before.
 #[tokio::test]
 async fn an_invitation_from_a_time_ahead_is_taken_back_for_good() {
     let server = scene().await;

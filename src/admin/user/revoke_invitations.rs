@@ -10,14 +10,14 @@ use crate::oauth::FaultCode;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 
-/// An address whose invitation is taken back.
+/// An address whose invitation is revoked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RevokeInvitations {
     /// The e-mail address.
     pub email: String,
 }
 
-/// The invitations that were taken back.
+/// The invitations that were revoked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevokedInvitations {
     /// The address, in its one form.
