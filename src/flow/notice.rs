@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::Core;
 use super::browser::Browser;
 use super::one_time_link::DrawnLink;
-use super::outbox;
 use super::outbox::DrawnMail;
 use crate::clock::Timestamp;
 use crate::identity::one_time_link::NoticedEvent;
@@ -135,7 +134,7 @@ impl DrawnNotice {
 
     /// The same notice, of an event in which these factors were added.
     #[must_use]
-    fn adding(self, factors: Vec<Uuid>) -> Self {
+    pub(super) fn adding(self, factors: Vec<Uuid>) -> Self {
         Self {
             event: self.event.adding(factors),
             ..self
@@ -155,14 +154,15 @@ impl DrawnNotice {
         self.mail.put_later(tx, session, now + WAIT_FOR_FACTOR)
     }
 
-    /// Stores the notice in place of the one that waits in this session, if there is one.
+    /// Stores the notice in place of the one that waits in this session for the same recipient, if there is one. After a
+    /// change of address, the one for the previous address is sent too: its reader may be the only one who can undo that.
     pub fn put_in_place_of_waiting(
         &self,
         tx: &mut dyn Tx,
         session: Uuid,
         began_at: Timestamp,
     ) -> Result<(), StoreError> {
-        outbox::remove_waiting(tx, session, began_at + WAIT_FOR_FACTOR)?;
+        self.mail.remove_waiting(tx, session, began_at + WAIT_FOR_FACTOR)?;
         self.put(tx)
     }
 }

@@ -18,6 +18,7 @@ const MOST_AT_A_TIME: usize = 1000;
 #[derive(Clone, Debug)]
 pub struct DrawnMail {
     key: (u32, Uuid),
+    to: String,
     entry: OutboxEntry,
 }
 
@@ -40,6 +41,7 @@ impl DrawnMail {
         })?;
         Ok(Self {
             key: (due(now), id),
+            to: message.to.clone(),
             entry: OutboxEntry {
                 channel,
                 failed_attempts: 0,
@@ -49,6 +51,7 @@ impl DrawnMail {
                     .seal_text(&OutboxEntry::context(id), &plain, &core.random),
                 created_at: now,
                 session: None,
+                to: None,
             },
         })
     }
@@ -62,10 +65,11 @@ impl DrawnMail {
         OUTBOX.put(tx, &self.key, &self.entry)
     }
 
-    /// Stores it to be sent at this time, unless [`remove_waiting`] removes it.
+    /// Stores it to be sent at this time, unless [`DrawnMail::remove_waiting`] removes it.
     pub fn put_later(&self, tx: &mut dyn Tx, session: Uuid, at: Timestamp) -> Result<(), StoreError> {
         let entry = OutboxEntry {
             session: Some(session),
+            to: Some(self.to.clone()),
             ..self.entry.clone()
         };
         OUTBOX.put(tx, &(due(at), self.key.1), &entry)
@@ -76,16 +80,16 @@ impl DrawnMail {
     pub fn remove(&self, tx: &mut dyn Tx) -> Result<(), StoreError> {
         OUTBOX.remove(tx, &self.key).map(drop)
     }
-}
 
-/// Removes the mail of this session that waits for this time.
-pub fn remove_waiting(tx: &mut dyn Tx, session: Uuid, at: Timestamp) -> Result<(), StoreError> {
-    for (key, entry) in OUTBOX.scan_prefix(&*tx, &due(at), MOST_AT_A_TIME)? {
-        if entry.session == Some(session) {
-            OUTBOX.remove(tx, &key)?;
+    /// Removes the mail of this session that waits for this time, if it has the same recipient as this one.
+    pub fn remove_waiting(&self, tx: &mut dyn Tx, session: Uuid, at: Timestamp) -> Result<(), StoreError> {
+        for (key, entry) in OUTBOX.scan_prefix(&*tx, &due(at), MOST_AT_A_TIME)? {
+            if entry.session == Some(session) && entry.to.as_ref() == Some(&self.to) {
+                OUTBOX.remove(tx, &key)?;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The time of an attempt, as a part of the key.

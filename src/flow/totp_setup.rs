@@ -8,6 +8,8 @@ use std::time::Duration;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+use super::browser::Browser;
+use super::notice::DrawnNotice;
 use super::{Core, factors};
 use crate::clock::Timestamp;
 use crate::identity::{Factor, FactorKind, RecoveryCodes, Totp, TotpSeed, User};
@@ -141,8 +143,22 @@ pub(in crate::flow) struct NewFactors {
 }
 
 impl NewFactors {
+    /// The notice that they were added. Its link removes both: only the transaction knows whether it adds the codes.
+    /// `present` decides only what the text names.
+    pub(in crate::flow) fn notice(
+        &self,
+        core: &Core,
+        user: &User,
+        browser: &Browser,
+        present: &[(Uuid, Factor)],
+        now: Timestamp,
+    ) -> Result<Option<DrawnNotice>, StoreError> {
+        let notice = DrawnNotice::of_added(core, user, browser, &self.beside(present), now)?;
+        Ok(notice.map(|notice| notice.adding(vec![self.id, self.codes_id])))
+    }
+
     /// The app, and the recovery codes if there are none among the `present` factors.
-    pub(in crate::flow) fn beside(&self, present: &[(Uuid, Factor)]) -> Vec<(Uuid, &Factor)> {
+    fn beside(&self, present: &[(Uuid, Factor)]) -> Vec<(Uuid, &Factor)> {
         let app = (self.id, &self.totp);
         let codes = (self.codes_id, &self.codes);
         if present.iter().any(|(_, factor)| is_codes(factor)) {

@@ -121,7 +121,8 @@ pub async fn confirm_totp(
         .store
         .read(|snapshot| factors::of_user(snapshot, user))
         .await?;
-    let notice = added_notice(core, &live, browser, &new.beside(&present), now)?;
+    let notice = new.notice(core, &live.user, browser, &present, now)?;
+    let notice = notice.map(|notice| notice.in_session(live.id));
     if present.iter().any(|(id, _)| *id == new.id) {
         return Ok(ActionResult::Done(TotpConfirmation::Added(Vec::new())));
     }

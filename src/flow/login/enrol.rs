@@ -7,7 +7,6 @@ use super::second_factor_rule::can_use_two_factors;
 use super::start_session::{Identified, Identify, SessionStart, start_session};
 use super::transaction::{BrowserLogin, LoginContext};
 use crate::clock::Timestamp;
-use crate::flow::notice::DrawnNotice;
 use crate::flow::totp_setup::TotpSetup;
 use crate::flow::{Core, Failure, failed_passwords};
 use crate::identity::SecondFactor;
@@ -56,7 +55,7 @@ pub async fn enrol(
     let Some(new) = setup.confirm(core, user, typed, now) else {
         return Ok(SecondStep::Wrong);
     };
-    let notice = DrawnNotice::of_added(core, &pending.user, browser, &new.beside(&pending.factors), now)?;
+    let notice = new.notice(core, &pending.user, browser, &pending.factors, now)?;
     let event = event_after(core, browser, pending, SecondFactor::Totp, now)?;
     let accepts_passkeys = login.purpose.accepts_passkeys();
     let identify: Identify = Box::new(move |tx| {

@@ -23,6 +23,9 @@ pub struct OutboxEntry {
     /// The session whose sign-in it tells, if another notice of the session may replace it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Uuid>,
+    /// The address of the recipient, if the entry has a session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
 }
 
 /// How a message is sent.
