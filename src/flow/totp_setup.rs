@@ -183,3 +183,60 @@ impl NewFactors {
         Ok(Some(needs_codes))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::admin::tests::core;
+    use crate::identity::LinkPurpose;
+    use crate::store::tables::ONE_TIME_LINKS;
+
+    /// The codes that were there when the notice was drawn may be gone in the transaction, and the other way around.
+    #[tokio::test]
+    async fn the_link_of_a_notice_removes_all_that_the_transaction_adds_whatever_was_there_before() {
+        for [had_codes, has_codes] in [[true, false], [true, true], [false, false], [false, true]] {
+            let mut core = core();
+            Arc::make_mut(&mut core.policy).sends_mail = true;
+            let now = core.clock.now();
+            let user = User::local(core.random.uuid_v4(), "alice@example.com", "org", now);
+            let setup = TotpSetup::draw(&core, "test", &user, now).unwrap();
+            let totp = Totp {
+                last_step: 0,
+                sealed: factors::seal_seed(&core, user.uuid, &setup.seed),
+            };
+            let new = NewFactors {
+                id: setup.id,
+                totp: new_factor(FactorKind::Totp(totp), now),
+                codes_id: setup.codes_id,
+                codes: new_factor(FactorKind::RecoveryCodes(setup.recovery_codes), now),
+            };
+            let codes = (core.random.uuid_v4(), new.codes.clone());
+            let before = Vec::from_iter(had_codes.then(|| codes.clone()));
+            let notice = new.notice(&core, &user, &Browser::default(), &before, now);
+            let notice = notice.unwrap().unwrap();
+            assert_eq!(new.beside(&before).len(), if had_codes { 1 } else { 2 });
+            let written = core.store.write("test", move |tx| -> Result<_, StoreError> {
+                if has_codes {
+                    factors::add(tx, user.uuid, codes.0, &codes.1)?;
+                }
+                new.add(tx, user.uuid)?;
+                notice.put(tx)?;
+                let links = ONE_TIME_LINKS.scan(&*tx, .., 1)?;
+                Ok((links, factors::of_user(&*tx, user.uuid)?, codes.0))
+            });
+            let (links, stored, earlier) = written.await.unwrap();
+            let LinkPurpose::SecureAccount { event, .. } = &links[0].1.purpose else {
+                panic!("another link")
+            };
+            let undone = &event.as_ref().unwrap().factors;
+            let mut added = stored.iter().filter(|(id, _)| *id != earlier);
+            assert!(
+                added.all(|(id, _)| undone.contains(id)),
+                "{had_codes} {has_codes}"
+            );
+            assert!(!undone.contains(&earlier));
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! A passkey is offered after a sign-in with a password, in a browser that can keep one. The sign-in goes on in any case.
 
+use idsvc::identity::User;
 use idsvc::mail::Content;
 use idsvc::oauth::client::ConsentRequirement;
 use idsvc::pages::text::EN;
@@ -284,4 +285,27 @@ async fn a_passkey_that_is_added_later_is_told_by_a_mail_of_its_own() {
         matches!(notice.message.content, Content::FactorAdded { .. }),
         "{notice:?}"
     );
+}
+
+/// A thief who changes the address must not keep the mail about the sign-in from the owner.
+#[tokio::test]
+async fn a_new_browser_is_told_at_the_previous_address_if_the_address_changes_before_the_passkey() {
+    let server = Server::start_with(|policy| policy.sends_mail = true).await;
+    let (acme, alice) = (server.client("acme").await, server.user("alice").await);
+    let page = offered(&alice, &acme).await;
+    let (_passkey, form) = creation(&page, &alice);
+    let by_thief = |user: &mut User| user.email = Some("mallory@example.com".to_owned());
+    server.change_user(&alice, by_thief).await;
+    assert!(is_signed_in(&page.browser().submit(&form).await));
+    let mails = server.mails().await;
+    let mut sent: Vec<_> = mails
+        .iter()
+        .map(|mail| (mail.message.to.as_str(), mail.message.content.kind()))
+        .collect();
+    sent.sort_unstable();
+    let expected = [
+        ("alice@example.com", "new-device"),
+        ("mallory@example.com", "factor-added"),
+    ];
+    assert_eq!(sent, expected);
 }
