@@ -13,6 +13,7 @@ use super::login::remembered_device;
 use super::login::session;
 use super::login::session::EndedSessions;
 use super::logout_notice;
+use super::one_time_link::invitations;
 use super::{Catalog, Core, Failure};
 use crate::clock::Timestamp;
 use crate::identity::{Factor, LoginName, User};
@@ -28,8 +29,8 @@ use crate::store::tables::{
 };
 use crate::store::{StoreError, login_names};
 
-/// Removes a user with everything that belongs to them: names, identities, sessions, consents, refresh families,
-/// factors, the count of wrong passwords, the days of the last sign-in and use. Logout notices stay until they are sent.
+/// Removes a user with everything that belongs to them: names and their invitations, identities, sessions, consents, refresh
+/// families, factors, the count of wrong passwords, the days of the last sign-in and use. Logout notices stay until they are sent.
 pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), StoreError> {
     end_sessions_and_families(tx, user.uuid, now)?;
     for (key, ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
@@ -42,6 +43,7 @@ pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), S
         }
     }
     remove_consents_and_identities(tx, user)?;
+    invitations::end_of_lost_names(tx, user, None, now)?;
     login_names::remove(tx, user)?;
     factors::remove_all(tx, user.uuid)?;
     logout_notice::forget_user(tx, user.uuid)?;

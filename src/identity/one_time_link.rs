@@ -34,7 +34,7 @@ pub struct OneTimeLink {
 pub enum LinkEnd {
     /// It was used. Of an invitation: its address has got an account by a link.
     Used,
-    /// The operator has revoked the invitation.
+    /// The operator has revoked the invitation, or the user who had its address has lost it.
     Revoked,
     /// There is a newer invitation for the address.
     Replaced,

@@ -2,12 +2,14 @@
 
 use idsvc::admin::stream::StreamLine;
 use idsvc::admin::user::{
-    InvitationView, InviteUser, ListInvitations, ResetUser, RevokeInvitations, ShowUser,
+    InvitationView, InviteUser, ListInvitations, RemoveUser, ResetUser, RevokeInvitations, ShowUser,
+    UpdateUser, UserFields,
 };
 use idsvc::clock::Clock;
 use idsvc::identity::{LinkPurpose, OneTimeLink, SignUp};
 use idsvc::oauth::Policy;
 use idsvc::pages::text::{BUILT_IN, EN, Text};
+use idsvc::store::StoreError;
 use idsvc::store::schema::{META, meta_put};
 use idsvc::store::tables::{INVITATIONS, ONE_TIME_LINKS};
 use serde_json::{Value, json};
@@ -340,6 +342,62 @@ async fn an_address_that_has_an_account_by_now_is_not_invited_any_more() {
     assert_says(&choose(&page, NEW).await, EN.error_link_advice);
     let again = server.admin().call(request("carol@example.com")).await;
     assert!(again.unwrap_err().to_string().contains("already"));
+}
+
+/// Until the account was removed or got another address, nobody could use the invitation. Nobody expects it to come back.
+#[tokio::test]
+async fn an_invitation_does_not_come_back_when_the_account_of_its_address_loses_it() {
+    let server = scene().await;
+    let mut links = Vec::new();
+    for name in ["removed", "moved", "kept"] {
+        links.push(invite(&server, &format!("{name}@example.com")).await);
+        server.user(name).await;
+    }
+    let who = "removed@example.com".to_owned();
+    server.admin().call(RemoveUser { who }).await.unwrap();
+    let update = |who: &str, email: Option<&str>| UpdateUser {
+        who: who.to_owned(),
+        email: email.map(str::to_owned),
+        account_id: email.map(str::to_owned),
+        reset_failed_passwords: false,
+        keep_factors: false,
+        fields: UserFields::default(),
+    };
+    let moved = update("moved@example.com", Some("new@example.com"));
+    server.admin().call(moved).await.unwrap();
+    server
+        .admin()
+        .call(update("kept@example.com", None))
+        .await
+        .unwrap();
+    for link in &links[..2] {
+        assert_says(&server.browser().visit(link).await, EN.error_invitation_revoked);
+    }
+    assert_eq!(addresses(&server), <[&str; 0]>::default());
+    // The person can be invited again.
+    let link = invite(&server, "removed@example.com").await;
+    assert!(may_be_used(&server, &link).await);
+}
+
+/// A node of an earlier release uses a link up and leaves the index as it is.
+#[tokio::test]
+async fn a_row_of_the_index_goes_when_its_link_is_gone() {
+    let server = scene().await;
+    let link = invite(&server, "bob@example.com").await;
+    let core = &server.app.core;
+    let forget = core.store.write("test", |tx| -> Result<_, StoreError> {
+        for (key, _) in ONE_TIME_LINKS.scan(&*tx, .., usize::MAX)? {
+            ONE_TIME_LINKS.remove(tx, &key)?;
+        }
+        Ok(())
+    });
+    forget.await.unwrap();
+    assert!(!may_be_used(&server, &link).await);
+    let count = || core.store.read_blocking(|snapshot| INVITATIONS.count(snapshot));
+    assert_eq!(count().unwrap(), 1);
+    let newer = invite(&server, "bob@example.com").await;
+    assert!(may_be_used(&server, &newer).await);
+    assert_eq!(count().unwrap(), 1, "that of the newer one");
 }
 
 #[tokio::test]

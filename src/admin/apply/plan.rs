@@ -10,6 +10,7 @@ use super::{Action, Applied, Change, FieldChange};
 use crate::admin::{AdminRefusal, SecretString, about};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
+use crate::flow::one_time_link::invitations;
 use crate::identity::User;
 use crate::oauth::fault::RecordName;
 use crate::oauth::group::Groups;
@@ -260,6 +261,7 @@ impl Plan {
             match (&write.before, &write.after) {
                 (Some(before), None) => before.remove(tx, self.now)?,
                 (Some(StoredRecord::User(before)), Some(StoredRecord::User(after))) => {
+                    invitations::end_of_lost_names(tx, before, Some(after), self.now)?;
                     login_names::release(tx, before, after)?;
                 }
                 _ => {}

@@ -58,6 +58,7 @@ use super::operation::{Done, Operation};
 use super::updated::{ListChange, Updated};
 use super::{Admin, AdminResult, AdminTxError, already_exists, check_text, claim, not_found};
 use crate::flow::factor_wait::record_end;
+use crate::flow::one_time_link::invitations;
 use crate::flow::{logout_notice, user_activity};
 use crate::identity::{LoginName, User};
 use crate::oauth::fields::Form;
@@ -189,6 +190,7 @@ pub(super) fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> Result
         }
     }
     if let Some(before) = before {
+        invitations::end_of_lost_names(tx, before, Some(user), user.updated_at)?;
         login_names::release(tx, before, user)?;
     }
     Ok(write(tx, user)?)

@@ -1,7 +1,7 @@
 //! A user confirms a new e-mail address by the link that was sent to it.
 
 use super::request_mail::check_address;
-use super::{DrawnLink, find, use_up};
+use super::{DrawnLink, find, invitations, use_up};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::login::session;
@@ -108,6 +108,7 @@ pub async fn change_email(
                 USERS.put(tx, &user, &changed)?;
                 EndedByProof::default()
             };
+            invitations::end_of_lost_names(tx, &before, Some(&changed), now)?;
             login_names::replace(tx, &before, &changed)?;
             if let Some((link, mail)) = &notice {
                 link.put(tx)?;

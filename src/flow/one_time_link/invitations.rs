@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 use crate::flow::Core;
 use crate::flow::passkey_index::half_digest;
 use crate::identity::one_time_link::{InvitationKey, LinkEnd, LinkKey};
-use crate::identity::{LoginName, OneTimeLink};
+use crate::identity::{LoginName, OneTimeLink, User};
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::schema::{meta_get, meta_put};
 use crate::store::tables::{INVITATIONS, ONE_TIME_LINKS};
@@ -46,13 +46,35 @@ pub fn replace(
     Ok(replaced)
 }
 
-/// Ends the open invitations of an address. Returns their ids. If there is none, nothing is written.
+/// Ends the open invitations of the names that a user loses, or of all names of a user who is removed. Nobody could use
+/// them while the user had the names, and nobody expects them to work again.
+pub fn end_of_lost_names(
+    tx: &mut dyn Tx,
+    before: &User,
+    after: Option<&User>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let kept = after.map(User::login_names).unwrap_or_default();
+    for name in before.login_names() {
+        if !kept.contains(&name) {
+            end(tx, name.as_str(), LinkEnd::Revoked, now)?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends the open invitations of an address. Returns their ids. A row of the index whose link is no invitation any more is
+/// removed: a node of an earlier release ended it.
 pub fn end(tx: &mut dyn Tx, email: &str, end: LinkEnd, now: Timestamp) -> Result<Vec<Uuid>, StoreError> {
     let mut ended = Vec::new();
     for (row, ()) in INVITATIONS.scan_prefix(&*tx, &of_address(email), usize::MAX)? {
         let (_, key) = row;
         let link = ONE_TIME_LINKS.get(&*tx, &key)?;
-        if let Some(link) = link.filter(|link| is_open(link, now)) {
+        let Some(link) = link.filter(|link| link.invitation().is_some()) else {
+            INVITATIONS.remove(tx, &row)?;
+            continue;
+        };
+        if is_open(&link, now) {
             INVITATIONS.remove(tx, &row)?;
             ONE_TIME_LINKS.put(tx, &key, &link.ended(end))?;
             ended.push(key.1);

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::{DrawnLink, find, use_up};
+use super::{DrawnLink, find, invitations, use_up};
 use crate::clock::Timestamp;
 use crate::flow::login::session::EndedSessions;
 use crate::flow::login::{remembered_device, session};
@@ -192,6 +192,7 @@ fn set_address_back(
     {
         USERS_BY_IDENTITY.remove(tx, &(identity.issuer.clone(), identity.subject.clone()))?;
     }
+    invitations::end_of_lost_names(tx, &before, Some(user), now)?;
     login_names::replace(tx, &before, user)?;
     if !user.unproven_holder {
         return Ok(EndedByProof::default());
