@@ -14,7 +14,7 @@ use crate::config::base_url::check_base_url;
 use crate::config::reference_text::reference;
 use crate::config::resolve::{Named, resolve_all};
 use crate::config::schema::schema;
-use crate::config::{ConfigError, Fault};
+use crate::config::{ConfigError, Fault, logo_fault};
 use crate::net::certificate::{CertificateWarnings, examine};
 use crate::net::certificate_file::{read_chain, read_key};
 use crate::net::chain::KnownRoots;
@@ -79,11 +79,12 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
     for warning in warnings.chain(check_theme(&resolved.named)) {
         output.say(&format!("warning: {warning}"));
     }
-    let tls_faults = checked_tls.err().unwrap_or_default();
+    let mut file_faults = checked_tls.err().unwrap_or_default();
+    file_faults.extend(logo_fault(&sources));
     let config = match resolved.config {
-        Ok(config) if tls_faults.is_empty() => Ok(config),
-        Ok(_) => Err(tls_faults),
-        Err(error) => Err([error.faults, tls_faults].concat()),
+        Ok(config) if file_faults.is_empty() => Ok(config),
+        Ok(_) => Err(file_faults),
+        Err(error) => Err([error.faults, file_faults].concat()),
     };
     let config = match config {
         Ok(config) => config,

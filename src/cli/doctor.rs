@@ -39,7 +39,7 @@ use crate::admin::provider::{ListProviders, TestProvider};
 use crate::admin::scope::ListScopes;
 use crate::clock::{Clock, Timestamp};
 use crate::config::resolve::resolve;
-use crate::config::{Config, Fault, Settings};
+use crate::config::{Config, Fault, Settings, logo_fault};
 use crate::oauth::policy::KeyRotation;
 use crate::server::open::{USE_THE_SAME_ADDRESS, keeps_stored_issuer};
 
@@ -100,6 +100,7 @@ pub fn run(
         Finding::good("settings", &fault.place, &fault.message)
             .at_level(level, "idsvc config check shows it again")
     };
+    findings.extend(logo_fault(&sources).map(|fault| setting(&fault, Level::Mend)));
     let config = match resolve(&sources) {
         Ok(config) => {
             findings.push(Finding::good("settings", "configuration", "all right"));

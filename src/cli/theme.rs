@@ -94,7 +94,7 @@ impl ThemeLocation {
                 folder: settings.theme_dir,
                 name: argument.to_owned(),
                 data_dir: Some(settings.data_dir),
-                brand: settings.brand,
+                brand: settings.brand.read().map_err(CliError::refused)?,
             });
         }
         let path = std::path::absolute(argument).map_err(CliError::refused)?;
@@ -161,7 +161,7 @@ fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), C
         "",
         &settings.theme,
         Some(ThemeFolder::new(&settings.theme_dir, &settings.data_dir)),
-        settings.brand.clone(),
+        settings.brand.read().map_err(CliError::refused)?,
     );
     let theme_set = themes.current();
     let names = theme_set.names().into_iter();

@@ -1,9 +1,11 @@
 //! What pages and mails call the service, and how they show it, without a theme.
 
+use super::fault::Fault;
 use super::form::{File, Parsed};
 use super::reader::{Read, Reader};
 use super::setting::{Literal, Setting};
-use crate::themes::brand::{Brand, BrandLogo};
+use super::source::Sources;
+use crate::themes::brand::BrandSettings;
 use crate::themes::tokens::Colour;
 
 pub(super) const SETTINGS: &[&Setting] = &[&NAME, &LOGO, &ACCENT];
@@ -22,7 +24,8 @@ pub(super) static NAME: Setting<Parsed<String>> = Setting {
 pub(super) static LOGO: Setting<File> = Setting {
     key: "brand.logo",
     doc: "The logo beside the name and in the browser's tab, an image that a theme may have: .svg, .png, .jpg, .gif, .webp,\n\
-     .avif or .ico, at most 2 MiB. It is read at the start. A theme with a logo counts before it. Left out: a key.",
+     .avif or .ico, at most 2 MiB. It is read at the start, and if it cannot be read, the log says why. A theme with a logo\n\
+     counts before it. Left out: a key.",
     default: None,
     example: Literal::Text("/etc/idsvc/logo.svg"),
     value_name: "FILE",
@@ -41,23 +44,21 @@ pub(super) static ACCENT: Setting<Parsed<Colour>> = Setting {
     form: Parsed(parse_accent),
 };
 
-pub(super) fn brand(reader: &mut Reader<'_>) -> Read<Brand> {
+pub(super) fn brand(reader: &mut Reader<'_>) -> Read<BrandSettings> {
     reader.check(SETTINGS);
-    let logo = match reader.read_if_set(&LOGO)? {
-        Some(file) => match BrandLogo::read(&file) {
-            Ok(logo) => Some(logo),
-            Err(problem) => {
-                let message = format!("brand.logo: {}: {problem}", file.display());
-                return Err(reader.fault(&LOGO, message));
-            }
-        },
-        None => None,
-    };
-    Ok(Brand {
+    Ok(BrandSettings {
         name: reader.read_if_set(&NAME)?,
-        logo,
+        logo: reader.read_if_set(&LOGO)?,
         accent: reader.read_if_set(&ACCENT)?,
     })
+}
+
+/// The fault of a logo that cannot be read. The service starts without it.
+pub fn logo_fault(sources: &Sources) -> Option<Fault> {
+    let mut reader = Reader::of(sources);
+    let message = brand(&mut reader).ok()?.read().err()?;
+    let place = reader.origin(&LOGO).to_string();
+    Some(Fault { place, message })
 }
 
 fn parse_name(text: &str) -> Result<String, String> {

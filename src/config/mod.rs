@@ -56,6 +56,7 @@ mod tls;
 
 pub use self::backups::Backups;
 pub use self::base_url::host_of;
+pub use self::brand::logo_fault;
 pub use self::collect::{CONFIG_VARIABLE, USUAL_FILES, is_read};
 pub use self::events::EventRetention;
 pub use self::fault::{ConfigError, Fault};

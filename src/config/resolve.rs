@@ -41,7 +41,7 @@ use crate::net::outbound::OutboundPolicy;
 use crate::oauth::policy::Policy;
 use crate::password::Blocklist;
 use crate::store::Address;
-use crate::themes::brand::Brand;
+use crate::themes::brand::BrandSettings;
 
 /// What the sources resolve to.
 pub struct Resolved {
@@ -106,7 +106,7 @@ struct Common {
     base_url: Read<Option<String>>,
     policy: Read<Policy>,
     theme: Read<ThemeSettings>,
-    brand: Read<Brand>,
+    brand: Read<BrandSettings>,
     mtls: Read<Mtls>,
     mail: Read<Option<Mail>>,
     outbound: Read<OutboundPolicy>,

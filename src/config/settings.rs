@@ -21,7 +21,7 @@ use crate::net::outbound::OutboundPolicy;
 use crate::oauth::policy::Policy;
 use crate::password::PasswordParams;
 use crate::store::Address;
-use crate::themes::brand::Brand;
+use crate::themes::brand::BrandSettings;
 
 /// The settings that every command needs.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub struct Settings {
     /// The folder of the operator's themes. It may be missing.
     pub theme_dir: PathBuf,
     /// The name, the logo and the accent for themes that do not say otherwise.
-    pub brand: Brand,
+    pub brand: BrandSettings,
     /// How clients show certificates.
     pub mtls: Mtls,
     /// How mails are sent; `None` if they are not.

@@ -252,6 +252,10 @@ fn build_app(config: &Config, core: Core, example: Option<Example>) -> App {
         Tls::Acme(plan) if config.trusted_proxies.is_empty() => plan.domains.as_slice(),
         _ => &[],
     };
+    let brand = settings.brand.read().unwrap_or_else(|fault| {
+        tracing::warn!("the logo cannot be read, the one of the default theme stands in: {fault}");
+        settings.brand.without_logo()
+    });
     let app = App::with_themes(
         core,
         config.trusted_proxies.clone(),
@@ -262,7 +266,7 @@ fn build_app(config: &Config, core: Core, example: Option<Example>) -> App {
                 base_path,
                 &settings.theme,
                 Some(ThemeFolder::new(&settings.theme_dir, &settings.data_dir)),
-                settings.brand.clone(),
+                brand,
             )
         },
     )

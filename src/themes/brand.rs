@@ -3,14 +3,44 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::media::Media;
 use super::tokens::Colour;
 use super::{DEFAULT, MAX_FILE_BYTES, Source};
 
-/// What the default theme shows in place of the service's own name, logo and accent. Other themes inherit it. A built-in
-/// theme has the operator's logo in any case, because its own one is the service's.
+/// A brand whose logo is not read yet. Only what draws or checks pages reads it, so that a missing file stops nothing else.
+#[derive(Clone, Debug, Default)]
+pub struct BrandSettings {
+    pub name: Option<String>,
+    /// The file of the logo.
+    pub logo: Option<PathBuf>,
+    pub accent: Option<Colour>,
+}
+
+impl BrandSettings {
+    /// Reads the logo. The error says what is wrong with the file.
+    pub fn read(&self) -> Result<Brand, String> {
+        let mut brand = self.without_logo();
+        if let Some(file) = &self.logo {
+            let logo = BrandLogo::read(file);
+            let logo = logo.map_err(|problem| format!("brand.logo: {}: {problem}", file.display()))?;
+            brand.logo = Some(logo);
+        }
+        Ok(brand)
+    }
+
+    pub fn without_logo(&self) -> Brand {
+        Brand {
+            name: self.name.clone(),
+            logo: None,
+            accent: self.accent,
+        }
+    }
+}
+
+/// The name, the logo and the accent of the operator. They replace those of the theme `default`, which other themes
+/// inherit. Every built-in theme shows the operator's logo.
 #[derive(Clone, Debug, Default)]
 pub struct Brand {
     pub name: Option<String>,
@@ -49,7 +79,7 @@ impl BrandLogo {
 
 impl Brand {
     /// Writes the brand into the files of a built-in theme.
-    pub(super) fn dress(&self, source: &mut Source) {
+    pub(super) fn apply_to(&self, source: &mut Source) {
         let manifest = source
             .files
             .get("theme.toml")

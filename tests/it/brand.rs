@@ -131,6 +131,34 @@ fn a_wrong_file_or_colour_is_refused_with_a_sentence() {
 }
 
 #[test]
+fn a_logo_that_cannot_be_read_stops_only_what_checks_pages() {
+    let service = branded();
+    let added = service.run(&["user", "add", "alice@example.com"]);
+    assert!(added.status.success(), "{}", said(&added));
+    fs::remove_file(service.folder.path().join("acme.svg")).unwrap();
+    let locked = service.run(&["user", "lock", "alice@example.com", "--yes"]);
+    assert!(locked.status.success(), "{}", said(&locked));
+    let why = "brand.logo: ";
+    for command in [
+        &["config", "check"][..],
+        &["theme", "list"],
+        &["theme", "check", "default"],
+    ] {
+        let refused = service.run(command);
+        assert_eq!(refused.status.code(), Some(1), "{command:?}");
+        assert!(said(&refused).contains(why), "{command:?}: {}", said(&refused));
+    }
+    let _running = service.serve();
+    assert!(shown(&service.run(&["doctor"])).contains(why));
+    let page = page(&service);
+    assert!(page.body.contains("Acme: Identity"), "{}", page.body);
+    assert!(linked(&page, "/brand.svg").is_none());
+    let locked = service.run(&["user", "lock", "alice@example.com", "--yes"]);
+    assert!(locked.status.success(), "{}", said(&locked));
+    assert!(service.run(&["health"]).status.success());
+}
+
+#[test]
 fn doctor_advises_while_people_read_the_name_of_the_program() {
     let advice = "people read \"idsvc\"";
     let plain = Service::new();

@@ -11,11 +11,12 @@ use crate::themes::{DEFAULT, Severity};
 
 /// Checks every existing theme, and every theme that the settings or a client name.
 pub(super) fn examine(settings: &Settings, clients: &[ClientView], findings: &mut Vec<Finding>) {
+    let brand = settings.brand.read();
     let themes = Themes::open_branded(
         "",
         &settings.theme,
         Some(ThemeFolder::new(&settings.theme_dir, &settings.data_dir)),
-        settings.brand.clone(),
+        brand.unwrap_or_else(|_| settings.brand.without_logo()),
     );
     if themes.theme(None).given_name().is_none() {
         findings.push(Finding::advice(

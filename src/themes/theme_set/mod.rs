@@ -228,11 +228,11 @@ fn load(base_path: &str, folder: Option<&ThemeFolder>, brand: &Brand) -> ThemeSe
     let mut default: Option<Arc<Theme>> = None;
     let mut own = sources;
     own.retain(|source| !refused.contains_key(&source.name));
-    let dressed = built_in::sources().map(|mut source| {
-        brand.dress(&mut source);
+    let branded = built_in::sources().map(|mut source| {
+        brand.apply_to(&mut source);
         source
     });
-    for mut source in dressed.chain(own) {
+    for mut source in branded.chain(own) {
         source.languages.clone_from(&languages);
         let name = source.name.clone();
         let load = if built_in::is_built_in(&name) {
