@@ -12,6 +12,7 @@ use idsvc::oauth::client::{
     Client, ConsentRequirement, GrantType, GroupsClaim, PkceRequirement, StoredApiKey,
 };
 use idsvc::oauth::group::GroupFields;
+use idsvc::oauth::list_edits::ListEdits;
 use idsvc::oauth::token_exchange::ACCESS_TOKEN;
 use idsvc::oauth::{ClientFields, FaultCode};
 use idsvc::pages::locale::built_in_text;
@@ -592,6 +593,21 @@ async fn a_group_is_found_by_every_form_of_its_name_and_stays_while_a_client_nam
     ] {
         let shown = change(server, "payroll", named(&[form])).await.unwrap();
         assert_eq!(shown["allowed_groups"], json!(["Gru\u{308}n/Team"]), "{form}");
+    }
+    let edited = |add: Option<&str>, remove: Option<&str>| ClientFields {
+        edits: Some(Box::new(ListEdits {
+            add: add.map(|name| named(&[name])).unwrap_or_default(),
+            remove: remove.map(|name| named(&[name])).unwrap_or_default(),
+        })),
+        ..ClientFields::default()
+    };
+    for (edits, left) in [
+        (edited(Some("GUESTS"), Some("GR\u{dc}N/team")), "guests"),
+        (edited(Some("gr\u{fc}n/TEAM"), Some("Guests")), "Gru\u{308}n/Team"),
+        (edited(Some("GR\u{dc}N/team"), None), "Gru\u{308}n/Team"),
+    ] {
+        let shown = change(server, "payroll", edits).await.unwrap();
+        assert_eq!(shown["allowed_groups"], json!([left]));
     }
     for unknown in ["grun/team", "Gru\u{308}n", "Gru\u{308}n/Team/x", " "] {
         let refused = change(server, "payroll", named(&[unknown])).await.unwrap_err();
