@@ -525,6 +525,17 @@ events! { 'a
         /// The user of the machine who applied the state.
         actor: &'a str,
     }
+    /// An administrator revoked a secret or an API key of a client. Recorded as `administered`.
+    CredentialRevoked: info(command, subject, actor, credential) {
+        /// The command.
+        command: &'a str,
+        /// The client.
+        subject: &'a str,
+        /// The user of the machine who revoked it.
+        actor: &'a str,
+        /// With `client secret revoke` and `client api-key revoke`, the id of the secret or key.
+        credential: &'a str,
+    }
     /// An administrator unlinked a user from a provider. Recorded as `administered`.
     Unlinked: info(command = "user unlink", %subject, actor, provider) {
         /// The user.

@@ -10,7 +10,7 @@ use idsvc::secret::Digest;
 use idsvc::store::tables::CLIENT_SECRET_USES;
 
 use crate::harness::process::{Service, said, shown};
-use crate::harness::{START, Server, scene};
+use crate::harness::{Audit, START, Server, scene};
 
 const NEW: &str = "the new secret, of more than 32 bytes";
 
@@ -173,11 +173,19 @@ async fn uses_of_secrets_and_clients_that_are_gone_are_forgotten() {
             client.secrets.insert(0, newer);
         })
         .await;
+    let id = id_of(&Digest::of(acme.secret.as_bytes()));
     let revoke = RevokeSecret {
         client_id: "acme".to_owned(),
-        id: id_of(&Digest::of(acme.secret.as_bytes())),
+        id: id.clone(),
     };
+    let audit = Audit::listen();
     server.admin().call(revoke).await.unwrap();
+    let events = audit.take(&["administered"]);
+    let named: Vec<_> = events
+        .iter()
+        .map(|event| [&event["command"], &event["subject"], &event["credential"]])
+        .collect();
+    assert_eq!(named, [["client secret revoke", "acme", &id]]);
     acme.secret = NEW.to_owned();
     let browser = alice.browser();
     acme.tokens(&browser).await;

@@ -47,6 +47,8 @@ use crate::flow::client_check::ClientRules;
 use crate::oauth::client::Client;
 use crate::oauth::resource::Apis;
 use crate::oauth::{ClientFields, Fault, FaultCode};
+use crate::observe::audit;
+use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{CLIENTS, PROVIDERS};
@@ -129,4 +131,14 @@ async fn change<O: Operation>(
         .map(|client| ClientView::of(&client, &admin.core.policy.issuer, None, now));
     let updated = Updated::of(&before, view, ClientFields::FIELDS);
     Ok(Done::about(updated.client_id.clone(), updated))
+}
+
+/// Records that a secret or an API key of a client was revoked.
+fn record_revoked(admin: Admin<'_>, command: &str, client_id: &str, credential: &str) {
+    audit::record(&Event::CredentialRevoked {
+        command,
+        subject: client_id,
+        actor: &admin.actor.to_string(),
+        credential,
+    });
 }

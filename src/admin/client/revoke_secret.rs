@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{ClientView, change};
+use super::{ClientView, change, record_revoked};
 use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult};
 use crate::oauth::FaultCode;
@@ -23,7 +23,7 @@ impl Operation for RevokeSecret {
     type Output = ClientView;
 
     async fn run(self, admin: Admin<'_>) -> AdminResult<Done<ClientView>> {
-        let (id, now) = (self.id, admin.core.clock.now());
+        let (id, now) = (self.id.clone(), admin.core.clock.now());
         let revoke = change::<Self>(admin, self.client_id, move |_, client| {
             let is_known = client
                 .secrets
@@ -46,6 +46,8 @@ impl Operation for RevokeSecret {
             client.fit_methods_to_secrets();
             Ok(())
         });
-        Ok(revoke.await?.without_changes())
+        let done = revoke.await?.without_changes();
+        record_revoked(admin, Self::NAME, &done.output.client_id, &self.id);
+        Ok(Done::unrecorded(done.output))
     }
 }

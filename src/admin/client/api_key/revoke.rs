@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::admin::client::change;
+use crate::admin::client::{change, record_revoked};
 use crate::admin::operation::{Done, Effect, Operation};
 use crate::admin::{Admin, AdminResult};
 use crate::oauth::FaultCode;
@@ -30,7 +30,8 @@ impl Operation for RevokeApiKey {
             }
             Ok(())
         });
-        admin.record(Self::NAME, revoke.await?);
+        let revoked = revoke.await?.output;
+        record_revoked(admin, Self::NAME, &revoked.client_id, &id.to_string());
         let forget = admin.write(Self::NAME, move |tx| Ok(API_KEY_USES.remove(tx, &id)?));
         forget.await?;
         Ok(Done::unrecorded(()))
