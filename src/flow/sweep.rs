@@ -40,7 +40,7 @@ use crate::store::record::Record;
 use crate::store::table::{Key, Table};
 use crate::store::tables::{
     CLIENTS, CODES, CONSENTS, FAMILIES, FAMILIES_BY_OWNER, LOGIN_RECORDS, ONE_TIME_LINKS, REVOKED_TOKENS,
-    SESSION_CLIENTS, SESSIONS, USED_ASSERTIONS, USERS,
+    SESSION_CLIENTS, SESSIONS, USED_ASSERTIONS, USER_ACTIVITY, USERS,
 };
 
 /// The most rows of a table that are read in one page.
@@ -76,6 +76,8 @@ pub enum Cursor {
     Consents(Option<(Uuid, String)>),
     /// Clients that sessions have signed in, by user, session and client.
     SessionClients(Option<SessionClientKey>),
+    /// The days of the last sign-in and use, by user.
+    UserActivity(Option<Uuid>),
 }
 
 impl Default for Cursor {
@@ -259,7 +261,14 @@ impl Sweeper<'_> {
             },
             Cursor::SessionClients(last) => {
                 let last = self.session_clients(last.clone())?;
-                last.map(|last| Cursor::SessionClients(Some(last)))
+                Some(match last {
+                    Some(last) => Cursor::SessionClients(Some(last)),
+                    None => Cursor::UserActivity(None),
+                })
+            }
+            Cursor::UserActivity(last) => {
+                let last = self.user_activity(*last)?;
+                last.map(|last| Cursor::UserActivity(Some(last)))
             }
         })
     }
@@ -410,6 +419,25 @@ impl Sweeper<'_> {
                 SESSION_CLIENTS.remove(self.tx, &key)?;
             }
             self.count(is_outdated);
+        }
+        Ok(next)
+    }
+
+    /// Removes the rows of users who were removed: what the sweep removes of a user later may have written one again.
+    fn user_activity(&mut self, last: Option<Uuid>) -> Result<Option<Uuid>, StoreError> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let rows = USER_ACTIVITY.scan(&*self.tx, (from, Bound::Unbounded), self.page_rows)?;
+        let last = rows.last().filter(|_| rows.len() == self.page_rows);
+        let next = last.map(|(user, _)| *user);
+        for (user, _) in &rows {
+            USERS.will_get(&*self.tx, user);
+        }
+        for (user, _) in rows {
+            let is_left_over = !USERS.contains(&*self.tx, &user)?;
+            if is_left_over {
+                USER_ACTIVITY.remove(self.tx, &user)?;
+            }
+            self.count(is_left_over);
         }
         Ok(next)
     }

@@ -210,6 +210,26 @@ async fn users_are_found_by_factor_lock_and_group_and_the_conditions_combine() {
     assert_eq!(matching(&server, never), ["carol"]);
 }
 
+/// A crash, or a release that did not know the table, may leave the row of a user who is gone.
+#[tokio::test]
+async fn the_sweep_removes_the_days_of_a_user_who_is_gone_and_no_others() {
+    let (server, acme, alice) = scene().await;
+    acme.tokens(&alice.browser()).await;
+    let core = &server.app.core;
+    let gone = core.random.uuid_v4();
+    let leave = core.store.write("test", move |tx| {
+        USER_ACTIVITY.put(tx, &gone, &UserActivity::default())
+    });
+    leave.await.unwrap();
+    let before = row(&server, &alice);
+    sweep_all(&server).await;
+    let left = core
+        .store
+        .read_blocking(|snapshot| USER_ACTIVITY.get(snapshot, &gone));
+    assert_eq!(left.unwrap(), None);
+    assert!(before.is_some() && row(&server, &alice) == before);
+}
+
 #[tokio::test]
 async fn of_users_of_an_earlier_release_it_is_not_said_that_they_never_signed_in() {
     let (server, acme, alice) = scene().await;
