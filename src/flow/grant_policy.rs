@@ -63,10 +63,14 @@ impl GrantPolicy {
     /// since then, or replaced by another one of the same name.
     ///
     /// Returns the client as it is now.
-    fn check_client(&self, client: &Client) -> Result<Arc<Client>, Refusal> {
+    fn check_client(&self, client: &Client) -> Result<CurrentClient, Refusal> {
         let is_current = |now: &Arc<Client>| now.enabled && now.own_grant == client.own_grant;
-        let now = self.catalog.load().client(&client.client_id);
-        now.filter(is_current).ok_or(Refusal::CLIENT_UNPROVEN)
+        let catalog = self.catalog.load();
+        let now = catalog.client(&client.client_id).filter(is_current);
+        Ok(CurrentClient {
+            client: now.ok_or(Refusal::CLIENT_UNPROVEN)?,
+            groups: Arc::clone(catalog.groups()),
+        })
     }
 
     /// The same inside a transaction. The row of a client is removed before the catalog changes, so a request that is
@@ -76,7 +80,7 @@ impl GrantPolicy {
         snapshot: &dyn Snapshot,
         client: &Client,
         authorization: &Authorization,
-    ) -> Result<Arc<Client>, TxError<Refusal>> {
+    ) -> Result<CurrentClient, TxError<Refusal>> {
         let now = self.check_client(client)?;
         let is_stored = snapshot.has_stored_catalog() || CLIENTS.contains(snapshot, &client.client_id)?;
         if is_stored && client.owns_grant(authorization) {
@@ -97,7 +101,7 @@ impl GrantPolicy {
     ) -> Result<User, TxError<Refusal>> {
         let now = self.check_stored_client(snapshot, client, authorization)?;
         match USERS.get(snapshot, &authorization.user)? {
-            Some(user) => self.evaluate(snapshot, client, &now, authorization, user),
+            Some(user) => now.evaluate(snapshot, client, authorization, user),
             None => Err(USER_REFUSED.into()),
         }
     }
@@ -111,22 +115,29 @@ impl GrantPolicy {
         user: User,
     ) -> Result<User, TxError<Refusal>> {
         let now = self.check_stored_client(snapshot, client, authorization)?;
-        self.evaluate(snapshot, client, &now, authorization, user)
+        now.evaluate(snapshot, client, authorization, user)
     }
+}
 
-    /// The rules about the user. `now` is the client as it is now: its groups may have changed since it authenticated.
+/// A client and all groups, as they are in one catalog. They may have changed since the client authenticated.
+struct CurrentClient {
+    client: Arc<Client>,
+    groups: Arc<Groups>,
+}
+
+impl CurrentClient {
+    /// The rules about the user.
     fn evaluate(
         &self,
         snapshot: &dyn Snapshot,
         client: &Client,
-        now: &Client,
         authorization: &Authorization,
         user: User,
     ) -> Result<User, TxError<Refusal>> {
         if !user.enabled {
             return Err(USER_REFUSED.into());
         }
-        if !now.lets_in(&user, self.catalog.load().groups()) {
+        if !self.client.lets_in(&user, &self.groups) {
             return Err(Refusal::not_in_group(ErrorCode::InvalidGrant, user.uuid).into());
         }
         if !is_in_service(snapshot, &authorization.factor)? {
