@@ -162,7 +162,8 @@ impl DrawnNotice {
         session: Uuid,
         began_at: Timestamp,
     ) -> Result<(), StoreError> {
-        self.mail.remove_waiting(tx, session, began_at + WAIT_FOR_FACTOR)?;
+        self.mail
+            .remove_waiting(tx, session, began_at + WAIT_FOR_FACTOR)?;
         self.put(tx)
     }
 }
@@ -177,12 +178,10 @@ fn origin(browser: &Browser) -> Origin {
 /// The factors, as mails name them. A name that could be read as an address is left out: a thief of a session could have
 /// chosen it.
 fn named<'a>(factors: impl Iterator<Item = &'a Factor>) -> Vec<NoticedFactor> {
-    let is_plain = |name: &str| !name.contains(['.', '/', ':', '@']);
+    let is_plain = |name: &str| !name.is_empty() && !name.contains(['.', '/', ':', '@']);
     let named = factors.map(|factor| NoticedFactor {
         kind: factor.kind.name().to_owned(),
-        name: Some(factor.name.clone())
-            .filter(|name| is_plain(name))
-            .unwrap_or_default(),
+        name: Some(factor.name.clone()).filter(|name| is_plain(name)),
     });
     named.collect()
 }
@@ -195,12 +194,12 @@ mod tests {
 
     #[test]
     fn a_name_that_could_be_read_as_an_address_is_left_out() {
-        for (name, told) in [
-            ("Alice's phone", "Alice's phone"),
-            ("", ""),
-            ("https://evil.example/secure", ""),
-            ("evil.example", ""),
-            ("help@evil", ""),
+        for (name, shown) in [
+            ("Alice's phone", Some("Alice's phone")),
+            ("", None),
+            ("https://evil.example/secure", None),
+            ("evil.example", None),
+            ("help@evil", None),
         ] {
             let codes = FactorKind::RecoveryCodes(RecoveryCodes::default());
             let factor = Factor {
@@ -209,8 +208,8 @@ mod tests {
             };
             let named = named([&factor].into_iter());
             assert_eq!(
-                (named[0].kind.as_str(), named[0].name.as_str()),
-                ("recovery_codes", told)
+                (named[0].kind.as_str(), named[0].name.as_deref()),
+                ("recovery_codes", shown)
             );
         }
     }

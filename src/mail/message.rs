@@ -35,8 +35,9 @@ pub struct Origin {
 pub struct NoticedFactor {
     /// `passkey`, `totp` or `recovery_codes`.
     pub kind: String,
-    /// The name that the user gave it; empty if the user gave none.
-    pub name: String,
+    /// The name that the user gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// What a mail says. Links are made of the issuer.

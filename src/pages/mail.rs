@@ -40,8 +40,8 @@ pub struct Mail {
 pub struct MailFactor {
     /// `passkey`, `totp` or `recovery_codes`.
     pub kind: String,
-    /// The name that the user gave it; empty if the user gave none.
-    pub name: String,
+    /// The name that the user gave it.
+    pub name: Option<String>,
 }
 
 impl MailFactor {
@@ -51,10 +51,9 @@ impl MailFactor {
             "recovery_codes" => text.factor_recovery_codes,
             _ => text.factor_passkey,
         };
-        if self.name.is_empty() {
-            kind.to_owned()
-        } else {
-            format!("{kind}: {}", self.name)
+        match &self.name {
+            Some(name) => format!("{kind}: {name}"),
+            None => kind.to_owned(),
         }
     }
 }
@@ -250,7 +249,7 @@ impl Mail {
             let has_browser = is_of_factor || matches!(kind, MailKind::NewDevice | MailKind::PasswordChanged);
             let factor = MailFactor {
                 kind: "passkey".to_owned(),
-                name: "Firefox (Linux)".to_owned(),
+                name: Some("Firefox (Linux)".to_owned()),
             };
             Self {
                 kind,

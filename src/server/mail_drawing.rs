@@ -67,7 +67,7 @@ pub(crate) fn compose(
 }
 
 fn mail_of(content: &Content, zone: Option<&str>) -> Mail {
-    let told = |at: Timestamp| Some(at.in_zone(zone));
+    let time_in_zone = |at: Timestamp| Some(at.in_zone(zone));
     let mail = Mail {
         kind: kind(content),
         ..Mail::default()
@@ -95,12 +95,12 @@ fn mail_of(content: &Content, zone: Option<&str>) -> Mail {
         } => Mail {
             link: Some(link),
             code: Some(code),
-            expires: expires_at.and_then(told),
+            expires: expires_at.and_then(time_in_zone),
             ..mail
         },
         Content::Invitation { link, expires_at } => Mail {
             link: Some(link),
-            expires: told(expires_at),
+            expires: time_in_zone(expires_at),
             ..mail
         },
         Content::ResetPassword {
@@ -110,7 +110,7 @@ fn mail_of(content: &Content, zone: Option<&str>) -> Mail {
         } => Mail {
             link: Some(link),
             code,
-            expires: told(expires_at),
+            expires: time_in_zone(expires_at),
             ..mail
         },
         Content::NewDevice {
@@ -122,12 +122,12 @@ fn mail_of(content: &Content, zone: Option<&str>) -> Mail {
             link: Some(link),
             device: Some(device.unwrap_or_default()),
             network: address.map(|address| address.to_string()),
-            time: told(at),
+            time: time_in_zone(at),
             ..mail
         },
         Content::PasswordChanged { at, from, link } => Mail {
             link: Some(link),
-            time: told(at),
+            time: time_in_zone(at),
             ..done_from(from, mail)
         },
         Content::FactorAdded {
@@ -143,18 +143,18 @@ fn mail_of(content: &Content, zone: Option<&str>) -> Mail {
             link,
         } => Mail {
             link: Some(link),
-            time: told(at),
+            time: time_in_zone(at),
             factors: factors.into_iter().map(mail_factor).collect(),
             ..done_from(from, mail)
         },
         Content::FactorsEnd { at, link } => Mail {
             link,
-            time: told(at),
+            time: time_in_zone(at),
             ..mail
         },
         Content::AddressChanged { to, at, link } => Mail {
             link,
-            time: told(at),
+            time: time_in_zone(at),
             new_address: Some(to),
             ..mail
         },

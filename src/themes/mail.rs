@@ -245,7 +245,7 @@ mod tests {
             time: Some(EVIL.to_owned()),
             factors: vec![MailFactor {
                 kind: "passkey".to_owned(),
-                name: EVIL.to_owned(),
+                name: Some(EVIL.to_owned()),
             }],
             new_address: Some(EVIL.to_owned()),
             account_id: Some(EVIL.to_owned()),

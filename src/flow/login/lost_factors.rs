@@ -134,7 +134,7 @@ pub(super) fn settle(
     event: &AuthenticationEvent,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let mut is_told = false;
+    let mut has_sent_notice = false;
     let shows_factor = event.factor.is_passkey()
         || matches!(
             event.second_factor,
@@ -148,7 +148,7 @@ pub(super) fn settle(
             let removed = factors::remove_these(tx, user.uuid, |_, factor| factor.added_at + WAIT <= end)?;
             if !removed.is_empty() {
                 removal.iter().try_for_each(|notice| notice.put(tx))?;
-                is_told = removal.is_some();
+                has_sent_notice = removal.is_some();
             }
             proof.add_factors(removed);
             "over"
@@ -161,5 +161,5 @@ pub(super) fn settle(
         }
         USERS.put(tx, &user.uuid, user)?;
     }
-    Ok(is_told)
+    Ok(has_sent_notice)
 }

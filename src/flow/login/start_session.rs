@@ -173,7 +173,7 @@ pub(in crate::flow) async fn start_session(
             let Identified {
                 user, proof, removal, ..
             } = &mut identified;
-            let is_told = lost_factors::settle(tx, user, proof, removal.as_deref(), &event, now)?;
+            let has_sent_notice = lost_factors::settle(tx, user, proof, removal.as_deref(), &event, now)?;
             let (rule, user) = (policy.accounts.second_factor, &identified.user);
             let is_required =
                 second_factor_rule::is_required(&*tx, user, &purpose, rule, &remembered, &event)?;
@@ -211,7 +211,7 @@ pub(in crate::flow) async fn start_session(
                 issuer: &issuer,
             };
             let step = passkey_offer::or_next_step(tx, &policy, sign_in, now)?;
-            let of_device = event.notice.as_ref().filter(|_| !is_told);
+            let of_device = event.notice.as_ref().filter(|_| !has_sent_notice);
             if let Some(notice) = identified.notice.as_deref().or(of_device) {
                 put_notice(tx, notice, live.id, &step, now)?;
             }

@@ -59,13 +59,13 @@ fn a_mail_in_arabic_is_written_from_the_right() {
 
 #[test]
 fn a_notice_names_the_factors_in_the_language_of_the_reader() {
-    let factor = |kind: &str, name: &str| MailFactor {
+    let factor = |kind: &str, name: Option<&str>| MailFactor {
         kind: kind.to_owned(),
-        name: name.to_owned(),
+        name: name.map(str::to_owned),
     };
     let mail = Mail {
         kind: MailKind::FactorAdded,
-        factors: vec![factor("totp", ""), factor("passkey", "MacBook")],
+        factors: vec![factor("totp", None), factor("passkey", Some("MacBook"))],
         ..Mail::default()
     };
     for BuiltIn { text, .. } in &BUILT_IN {
