@@ -133,10 +133,10 @@ fn a_wrong_file_or_colour_is_refused_with_a_sentence() {
 #[test]
 fn a_logo_that_cannot_be_read_stops_only_what_checks_pages() {
     let service = branded();
-    let added = service.run(&["user", "add", "alice@example.com"]);
+    let added = service.run(&["user", "add", "alice@example.com", "--no-password"]);
     assert!(added.status.success(), "{}", said(&added));
     fs::remove_file(service.folder.path().join("acme.svg")).unwrap();
-    let locked = service.run(&["user", "lock", "alice@example.com", "--yes"]);
+    let locked = service.run(&["user", "lock", "alice@example.com"]);
     assert!(locked.status.success(), "{}", said(&locked));
     let why = "brand.logo: ";
     for command in [
@@ -153,7 +153,7 @@ fn a_logo_that_cannot_be_read_stops_only_what_checks_pages() {
     let page = page(&service);
     assert!(page.body.contains("Acme: Identity"), "{}", page.body);
     assert!(linked(&page, "/brand.svg").is_none());
-    let locked = service.run(&["user", "lock", "alice@example.com", "--yes"]);
+    let locked = service.run(&["user", "lock", "alice@example.com"]);
     assert!(locked.status.success(), "{}", said(&locked));
     assert!(service.run(&["health"]).status.success());
 }
