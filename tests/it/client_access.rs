@@ -124,7 +124,10 @@ fn a_group_that_a_client_names_stays() {
     let service = service();
     let said = refused(&service, "group remove staff --yes");
     assert!(said.contains("group staff is named by client web"), "{said}");
-    assert!(said.contains("idsvc client update ID --remove-allow-group GROUP"), "{said}");
+    assert!(
+        said.contains("idsvc client update ID --remove-allow-group GROUP"),
+        "{said}"
+    );
     let said = refused(&service, "client update web --allow-group stuff");
     assert!(said.contains("there is no group stuff"), "{said}");
     assert!(said.contains("idsvc group list shows all"), "{said}");

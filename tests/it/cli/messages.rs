@@ -154,7 +154,7 @@ fn a_client_that_acts_for_itself_without_a_scope_of_an_api_is_warned_of() {
     let remedy = warning(add).unwrap();
     assert_eq!(
         remedy,
-        "client update robot --api notes --default-scope notes.read"
+        "client update robot --add-api notes --default-scope notes.read"
     );
     assert!(warning("client update robot --name Robot --json").is_some());
     assert_eq!(warning(&remedy), None);
