@@ -239,10 +239,14 @@ describe('several nodes', { timeout: 10 * 60_000 }, () => {
       return log();
     };
     const IDSVC_DATA_DIR = join(folder, 'other');
-    await shell('idsvc init', { IDSVC_DATA_DIR });
+    await assert.rejects(shell('idsvc init', { IDSVC_DATA_DIR }), /has data already.* copy master\.key/);
+    const alone = { IDSVC_DATA_DIR, IDSVC_CONFIG: join(folder, 'etc/alone.toml') };
+    const toml = await readFile(environment.IDSVC_CONFIG, 'utf8');
+    await writeFile(alone.IDSVC_CONFIG, toml.replace(/\[store\][\s\S]*?\n\n/, ''));
+    await shell('idsvc init && rm --force "$IDSVC_DATA_DIR/idsvc.redb"', alone);
     assert.match(await refusal({ IDSVC_DATA_DIR }), /is not the key that .* was sealed with/);
     await copyFile(join(folder, 'node1/master.key'), join(IDSVC_DATA_DIR, 'master.key'));
-    assert.match(await refusal({ IDSVC_DATA_DIR, IDSVC_BASE_URL: 'https://other.example.com' }), /this service was set up as https:\/\/id\.example\.com/);
+    assert.match(await refusal({ IDSVC_DATA_DIR, IDSVC_BASE_URL: 'https://other.example.com' }), /the nodes that use this database run as https:\/\/id\.example\.com/);
   });
 
   it('puts HAProxy before them, and drains a node', async () => {

@@ -133,10 +133,11 @@ fn the_model_notices_a_standby_that_lags() {
     let mut play = Play::of_nodes(&nodes, Random::seeded(SEED));
     let running = serve(&nodes);
     play.check();
-    servers.standby.pause();
+    // A standby that is only paused still has what the primary sent to it meanwhile.
+    servers.standby.kill();
     play.act_during(false, || thread::sleep(Duration::from_secs(3)));
     servers.primary.kill();
-    servers.standby.resume();
+    servers.standby.restart();
     servers.promote_standby();
     thread::sleep(LONGEST_SILENCE);
     let _running: Vec<_> = running.into_iter().map(Running::answering).collect();
