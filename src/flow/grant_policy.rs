@@ -148,7 +148,7 @@ impl CurrentClient {
     }
 }
 
-/// Why a user cannot use a client, whatever the grant: what [`GrantPolicy`] decides by the two records alone.
+/// Why a user cannot use a client by any grant. The records of the two suffice to tell; [`GrantPolicy`] looks at more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Denial {

@@ -459,7 +459,7 @@ async fn events_say_who_was_invited_by_whom_and_what_became_of_it() {
     assert_eq!(revoked[1]["subject"], "carol@example.com");
 }
 
-/// A link to a new password says the same of itself.
+/// An invitation is one kind of link. Here it is one to choose a new password.
 #[tokio::test]
 async fn every_link_says_that_it_was_used_or_has_expired() {
     let (server, _, alice) = scene_with(by_invitation).await;

@@ -1,5 +1,4 @@
-//! `GET /account/open/{client}`: sends a signed-in user to an application. A person who was invited to it comes here at the
-//! end of the first sign-in, whatever pages that had.
+//! `GET /account/open/{client}`: sends a signed-in user to an application. The first sign-in of an invited person ends here.
 
 use url::Url;
 use uuid::Uuid;
